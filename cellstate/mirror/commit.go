@@ -1,0 +1,95 @@
+package mirror
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ohmcell/ohm/cellstate"
+)
+
+// rounds bounds how often one Commit tries again after fences have moved. A claim
+// that lost its race in each of them is left without commit and without conflict, for
+// the caller to propose again.
+const rounds = 8
+
+// Commit commits what fits of the transactions and returns a result for each.
+//
+// A round validates on the latest snapshot and sends what fits. Where a fence, a slot
+// or a job had moved in the store, the next round waits for the revision of the
+// store's answer and validates again, so only what really does not fit is a conflict
+// (the Omega paper's fine check, section 3.6).
+func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstate.Result, error) {
+	results := make([]cellstate.Result, len(txns))
+	settled := map[cellstate.ClaimRef]bool{}
+	for i, t := range txns {
+		results[i].Txn = t
+	}
+	snapshot, err := m.newest(ctx, txns)
+	for round := 0; err == nil && round < rounds; round++ {
+		plan := cellstate.MakePlan(snapshot, time.Now(), txns, func(r cellstate.ClaimRef) bool { return settled[r] })
+		done := func(ref cellstate.ClaimRef, at cellstate.Revision) {
+			settled[ref] = true
+			r := &results[ref.Txn]
+			r.Committed = append(r.Committed, ref.Claim)
+			r.Revision = max(r.Revision, at)
+		}
+		for ref, at := range plan.Done {
+			done(ref, at)
+		}
+		for t, conflicts := range plan.Conflicts {
+			results[t].Conflicts = append(results[t].Conflicts, conflicts...)
+			if len(conflicts) > 0 && txns[t].Mode == cellstate.Atomic {
+				settleAll(settled, t, txns[t])
+			}
+			for _, c := range conflicts {
+				settled[cellstate.ClaimRef{Txn: t, Claim: c.Claim}] = true
+			}
+		}
+		if len(plan.Writes) == 0 && len(plan.Deferred) == 0 {
+			break
+		}
+		var out cellstate.Outcome
+		if out, err = m.store.Commit(ctx, plan.Writes...); err != nil {
+			break
+		}
+		refused := 0
+		for w, at := range out.Applied {
+			if at == 0 {
+				refused++
+				continue
+			}
+			for _, ref := range plan.Claims[w] {
+				done(ref, at)
+			}
+		}
+		if refused == 0 && len(plan.Deferred) == 0 {
+			break
+		}
+		if round == rounds/2 {
+			// A write that keeps failing on snapshots newer than the answer means that the
+			// snapshot is wrong, not old.
+			m.Resync(ctx)
+		}
+		snapshot, err = m.WaitSnapshot(ctx, out.Revision)
+	}
+	for i := range results {
+		slices.Sort(results[i].Committed)
+	}
+	return results, err
+}
+
+func settleAll(settled map[cellstate.ClaimRef]bool, t int, txn *cellstate.Txn) {
+	for i := range txn.Claims {
+		settled[cellstate.ClaimRef{Txn: t, Claim: i}] = true
+	}
+}
+
+// newest is a snapshot at least as new as those on which the transactions were decided.
+func (m *Mirror) newest(ctx context.Context, txns []*cellstate.Txn) (*cellstate.Snapshot, error) {
+	var least cellstate.Revision
+	for _, t := range txns {
+		least = max(least, t.Snapshot)
+	}
+	return m.WaitSnapshot(ctx, least)
+}

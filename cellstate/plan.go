@@ -1,0 +1,191 @@
+package cellstate
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Plan turns transactions into the writes that commit what fits of them on a snapshot:
+// one write for each node of incremental transactions (several may share it), one
+// for a whole atomic transaction. Each write compares, besides the fence of every node
+// that it adds to, each job's record and each slot, so it keeps L1 to L5 also when the
+// snapshot is old or wrong.
+type Plan struct {
+	Writes []Write
+	// Claims says which claims each write commits.
+	Claims [][]ClaimRef
+	// Conflicts of each transaction, judged on the snapshot.
+	Conflicts [][]Conflict
+	// Done are claims found committed already under their own transaction's id, with
+	// the revision of their placement: the reply to an earlier request was lost.
+	Done map[ClaimRef]Revision
+	// Deferred transactions share a node with an atomic one of this plan and must wait
+	// for the next.
+	Deferred []int
+}
+
+// ClaimRef is a claim of one of the planned transactions.
+type ClaimRef struct{ Txn, Claim int }
+
+// MakePlan plans the claims of txns for which skip is false.
+func MakePlan(s *Snapshot, now time.Time, txns []*Txn, skip func(ClaimRef) bool) *Plan {
+	p := &planner{
+		Plan:  &Plan{Conflicts: make([][]Conflict, len(txns)), Done: map[ClaimRef]Revision{}},
+		valid: newValidator(s), now: timestamppb.New(now), byNode: map[NodeName]int{}, atomic: map[NodeName]bool{},
+	}
+	for t, txn := range txns {
+		p.txn(t, txn, func(i int) bool { return skip(ClaimRef{t, i}) })
+	}
+	for i := range p.Writes {
+		countFences(&p.Writes[i])
+	}
+	return p.Plan
+}
+
+type planner struct {
+	*Plan
+	valid  *validator
+	now    *timestamppb.Timestamp
+	byNode map[NodeName]int // the write that owns a node
+	atomic map[NodeName]bool
+}
+
+func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
+	wanted := func(i int) bool {
+		ref := ClaimRef{t, i}
+		if skip(i) {
+			return false
+		}
+		if rev := p.committed(txn, i); rev > 0 {
+			p.Done[ref] = rev
+			return false
+		}
+		return true
+	}
+	var todo []int
+	for i := range txn.Claims {
+		if wanted(i) {
+			todo = append(todo, i)
+		}
+	}
+	for _, i := range todo {
+		_, owned := p.byNode[txn.Claims[i].Node]
+		if p.atomic[txn.Claims[i].Node] || (owned && txn.Mode == Atomic) {
+			p.Deferred = append(p.Deferred, t)
+			return
+		}
+	}
+	fit, conflicts := p.valid.judge(txn, func(i int) bool { return !slices.Contains(todo, i) })
+	p.Conflicts[t] = conflicts
+	all := -1
+	for _, a := range fit {
+		c := &txn.Claims[a.claim]
+		w, ok := p.byNode[c.Node]
+		if !ok {
+			if txn.Mode == Atomic && all >= 0 {
+				w = all
+			} else {
+				w = len(p.Writes)
+				p.Writes = append(p.Writes, Write{})
+				p.Claims = append(p.Claims, nil)
+			}
+			p.byNode[c.Node] = w
+			if txn.Mode == Atomic {
+				all, p.atomic[c.Node] = w, true
+			}
+			fence := p.valid.snapshot.Node(c.Node).Fence
+			p.Writes[w].Fences = append(p.Writes[w].Fences, FenceBump{Node: c.Node, Compared: fence})
+		}
+		p.claim(&p.Writes[w], txn, c, a.eviction)
+		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
+	}
+}
+
+// committed is the revision of the claim's placement if it stands already.
+func (p *planner) committed(txn *Txn, i int) Revision {
+	c := &txn.Claims[i]
+	if job := p.valid.snapshot.Job(c.Slot.JobName()); job != nil {
+		if t := job.Task(c.Slot); t != nil && t.Placement != nil && t.Placement.TxnID() == txn.ID {
+			return t.Placement.Revision
+		}
+	}
+	return 0
+}
+
+// claim adds one claim to its write.
+func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction) {
+	job := Guard{Key: JobKey(c.Slot.JobName()), Revision: c.JobRevision}
+	if !slices.Contains(w.Guards, job) {
+		w.Guards = append(w.Guards, job)
+	}
+	placed := c.placement(txn)
+	placed.Time = p.now
+	w.Guards = append(w.Guards, Guard{Key: c.Slot.EndedKey(c.Attempt), End: c.Slot.PlacementKey() + "\x00"})
+	w.Records = append(w.Records, Record{Key: c.Slot.PlacementKey(), Value: placed, Read: ReadGuarded})
+	for _, v := range e.marked {
+		w.Records = append(w.Records, Record{Key: v.Slot.PlacementKey(), Value: v.evictedBy(txn.ID).Placement, Read: v.Revision})
+	}
+	for _, heir := range e.released {
+		t := p.valid.snapshot.Job(heir.Slot.JobName()).Task(heir.Slot)
+		if t.Status == nil { // it must not start meanwhile; with a status, its record is compared anyway
+			w.Guards = append(w.Guards, Guard{Key: heir.Slot.StatusKey()})
+		}
+		w.Records = append(w.Records, ReleaseRecords(t, &ohmv1.Status{
+			Slot: heir.GetSlot(), Attempt: heir.GetAttempt(), Txn: heir.GetTxn(), Node: heir.GetNode(),
+			State: task.Stopped, Cause: task.Preempted, Ended: p.now,
+		})...)
+	}
+}
+
+// ReleaseRecords are the records of a release: the live placement of t goes, and the
+// attempt stands as ended with its last status. It compares the placement's revision,
+// so a late report of an earlier attempt releases nothing.
+func ReleaseRecords(t *Task, last *ohmv1.Status) []Record {
+	p := t.Placement
+	ended := &ohmv1.Ended{Placement: p.Placement, PlacementRevision: int64(p.Revision), Status: last}
+	records := []Record{
+		{Key: p.Slot.PlacementKey(), Read: p.Revision},
+		{Key: p.Slot.EndedKey(int(p.GetAttempt())), Value: ended},
+	}
+	if t.Status != nil {
+		records = append(records, Record{Key: p.Slot.StatusKey(), Read: t.StatusRevision})
+	}
+	return records
+}
+
+// placement is the record that the claim becomes.
+func (c *Claim) placement(txn *Txn) *ohmv1.Placement {
+	return &ohmv1.Placement{
+		Slot: c.Slot.Proto(), Attempt: int32(c.Attempt), Node: string(c.Node),
+		Resources: c.Resources, Gpus: c.GPUs, Ports: c.Ports, Precedence: int32(c.Precedence),
+		Scheduler: txn.Scheduler, Instance: txn.Instance, Txn: string(txn.ID), Mode: txn.Mode,
+		TxnClaims: int32(len(txn.Claims)), SnapshotRevision: int64(txn.Snapshot), JobRevision: int64(c.JobRevision),
+		Victims: c.Victims,
+	}
+}
+
+// countFences writes into every record that comes with a fence bump what was compared
+// and how many records came with it.
+func countFences(w *Write) {
+	for _, f := range w.Fences {
+		var with []*ohmv1.Placement
+		for i, r := range w.Records {
+			if p, ok := r.Value.(*ohmv1.Placement); ok && NodeName(p.GetNode()) == f.Node {
+				if r.Read != ReadGuarded { // a victim: its record is somebody else's
+					p = proto.CloneOf(p)
+					w.Records[i].Value = p
+				}
+				with = append(with, p)
+			}
+		}
+		for _, p := range with {
+			p.Fence = &ohmv1.Fence{Compared: int64(f.Compared), Records: int32(len(with))}
+		}
+	}
+}

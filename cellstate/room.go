@@ -1,0 +1,192 @@
+package cellstate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ohmcell/ohm/pkg/resource"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// room is what a node still has to give while a transaction is judged: its row, and
+// on top of it the claims accepted so far. Its slices are replaced, never written to,
+// so that a copy of the struct is a state to go back to.
+type room struct {
+	node       *Node
+	placements []*Placement // accepted claims have Revision 0
+	used       *Usage       // charge(placements)
+}
+
+func newRoom(n *Node) *room {
+	return &room{node: n, placements: n.Placements, used: n.Used()}
+}
+
+// eviction is what a claim does to the placements that give way.
+type eviction struct {
+	placements []*Placement // the node's, after it
+	marked     []*Placement // victims as they were: to be marked with evictedBy
+	released   []*Placement // heirs that had not started: given back at once
+}
+
+// evict finds out what the claim's victims mean for the node. The victim of an
+// eviction keeps its record; but an heir that has not started goes at once, and its own
+// victims become the claim's.
+func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*eviction, *Conflict) {
+	e := &eviction{placements: r.placements}
+	if len(c.Victims) == 0 {
+		return e, nil
+	}
+	e.placements = slices.Clone(r.placements)
+	for _, victim := range c.Victims {
+		slot := SlotOf(victim.GetSlot())
+		at := slices.IndexFunc(e.placements, func(p *Placement) bool {
+			return p.Slot == slot && p.GetTxn() == victim.GetTxn() && p.Revision > 0
+		})
+		if at < 0 {
+			return nil, &Conflict{Reason: ReasonVictimGone, Dimension: slot.Task()}
+		}
+		p := e.placements[at]
+		switch {
+		case int(p.GetPrecedence()) >= c.Precedence:
+			return nil, &Conflict{Reason: ReasonPrecedence, Dimension: slot.Task(),
+				Wanted: fmt.Sprint(c.Precedence), Free: fmt.Sprint(p.GetPrecedence())}
+		case p.GetEvictedBy() == string(txn.ID):
+			continue
+		case p.GetEvictedBy() != "":
+			return nil, &Conflict{Reason: ReasonVictimGone, Dimension: slot.Task(), Wanted: p.GetEvictedBy()}
+		case len(p.GetVictims()) > 0 && !started(p):
+			others := slices.ContainsFunc(e.placements, func(o *Placement) bool { return o != p && o.GetTxn() == p.GetTxn() })
+			if others {
+				return nil, &Conflict{Reason: ReasonVictimGone, Dimension: slot.Task()}
+			}
+			e.released = append(e.released, p)
+			e.placements = slices.Delete(e.placements, at, at+1)
+			for i, o := range e.placements {
+				if o.GetEvictedBy() == p.GetTxn() {
+					e.mark(i, txn.ID)
+				}
+			}
+		default:
+			e.mark(at, txn.ID)
+		}
+	}
+	return e, nil
+}
+
+func (e *eviction) mark(i int, by TxnID) {
+	p := e.placements[i]
+	e.marked = append(e.marked, p)
+	e.placements[i] = p.evictedBy(by)
+}
+
+func (p *Placement) evictedBy(by TxnID) *Placement {
+	marked := proto.CloneOf(p.Placement)
+	marked.EvictedBy = string(by)
+	return &Placement{Placement: marked, Slot: p.Slot, Revision: p.Revision}
+}
+
+// take charges the node with the claim, if it fits: L1.
+func (r *room) take(txn *Txn, c *Claim, e *eviction) *Conflict {
+	after := r.with(e.placements, txn, c)
+	short := shortage(r.node, r.used, after, c)
+	if short != nil {
+		r.blame(txn, c, short)
+		return short
+	}
+	if held := r.held(txn, c); held != nil {
+		before, with := charge(r.placements), r.with(e.placements, txn, c)
+		for _, h := range held {
+			before.add(h.GetResources(), h.GetGpus())
+			with.add(h.GetResources(), h.GetGpus())
+		}
+		if short := shortage(r.node, before, with, c); short != nil {
+			short.Reason = ReasonHold
+			return short
+		}
+	}
+	claimed := &Placement{Placement: c.placement(txn), Slot: c.Slot}
+	r.placements = append(slices.Clip(e.placements), claimed)
+	r.used = after
+	return nil
+}
+
+// with is the node's charge with the claim added.
+func (r *room) with(placements []*Placement, txn *Txn, c *Claim) *Usage {
+	claimed := &Placement{Placement: c.placement(txn), Slot: c.Slot}
+	return charge(append(slices.Clip(placements), claimed))
+}
+
+// held are the holds that keep the claim off: not its own, not those below it.
+func (r *room) held(txn *Txn, c *Claim) []*Hold {
+	var held []*Hold
+	for _, h := range r.node.Holds {
+		if h.GetTxn() != string(txn.ID) && c.Precedence <= int(h.GetPrecedence()) {
+			held = append(held, h)
+		}
+	}
+	return held
+}
+
+// shortage compares a node's charge before and after a claim with its capacity. Only
+// what grows must fit: a node that has shrunk may still give what it is not short of.
+func shortage(n *Node, before, after *Usage, c *Claim) *Conflict {
+	have := n.Facts.GetCapacity()
+	for _, d := range []struct {
+		name               string
+		before, after, cap int64
+		want               int64
+		text               func(int64) string
+	}{
+		{"cpu", before.CPUMilli, after.CPUMilli, have.GetCpuMilli(), c.Resources.GetCpuMilli(), resource.FormatCPU},
+		{"memory", before.MemoryBytes, after.MemoryBytes, have.GetMemoryBytes(), c.Resources.GetMemoryBytes(), resource.FormatBytes},
+		{"disk", before.DiskBytes, after.DiskBytes, have.GetDiskBytes(), c.Resources.GetDiskBytes(), resource.FormatBytes},
+	} {
+		if d.after > d.before && d.after > d.cap {
+			return &Conflict{Reason: ReasonResources, Dimension: d.name, Wanted: d.text(d.want), Free: d.text(max(0, d.cap-d.before))}
+		}
+	}
+	for _, g := range c.GPUs {
+		if after.GPUs[g.GetId()] > 1000 {
+			free := max(0, 1000-before.GPUs[g.GetId()])
+			return &Conflict{Reason: ReasonDevice, Dimension: g.GetId(), Wanted: fmt.Sprintf("%dm", g.GetMilli()), Free: fmt.Sprintf("%dm", free)}
+		}
+	}
+	victim := func(s Slot) bool {
+		return slices.ContainsFunc(c.Victims, func(v *ohmv1.Victim) bool { return SlotOf(v.GetSlot()) == s })
+	}
+	for _, p := range c.Ports {
+		if owner, taken := before.Ports[p.GetNumber()]; taken && !victim(owner) {
+			return &Conflict{Reason: ReasonPort, Dimension: fmt.Sprint(p.GetNumber()), Wanted: p.GetName(), Free: ""}
+		}
+	}
+	return nil
+}
+
+// blame finds the winner: the first placement newer than the loser's snapshot with
+// which the claim no longer fits.
+func (r *room) blame(txn *Txn, c *Claim, short *Conflict) {
+	var newer, base []*Placement
+	for _, p := range r.placements {
+		if p.Revision > txn.Snapshot && p.GetTxn() != string(txn.ID) {
+			newer = append(newer, p)
+		} else {
+			base = append(base, p)
+		}
+	}
+	slices.SortStableFunc(newer, func(a, b *Placement) int { return cmp.Compare(a.Revision, b.Revision) })
+	for i := -1; i < len(newer); i++ {
+		if i >= 0 {
+			base = append(base, newer[i])
+		}
+		if shortage(r.node, charge(base), r.with(base, txn, c), c) == nil {
+			continue
+		}
+		if i >= 0 {
+			short.Winner, short.Between = newer[i], newer[:i]
+		}
+		return // with i < 0 it never fitted: nobody won
+	}
+}

@@ -1,0 +1,65 @@
+package cellstate
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/go-memdb"
+)
+
+// index reads a row's key with a function: cheaper than memdb's reflection.
+type index[T any] func(*T) string
+
+func (f index[T]) FromObject(raw any) (bool, []byte, error) {
+	key := f(raw.(*T))
+	if key == "" {
+		return false, nil, nil
+	}
+	return true, append([]byte(key), 0), nil // the zero ends the key, so that "a" is no prefix match of "ab"
+}
+
+func (f index[T]) FromArgs(args ...any) ([]byte, error) {
+	key, err := f.PrefixFromArgs(args...)
+	return append(key, 0), err
+}
+
+func (f index[T]) PrefixFromArgs(args ...any) ([]byte, error) {
+	if s, ok := args[0].(string); ok && len(args) == 1 {
+		return []byte(s), nil
+	}
+	return nil, fmt.Errorf("an index takes one string, not %v", args)
+}
+
+func table[T any](name string, id index[T], more ...*memdb.IndexSchema) *memdb.TableSchema {
+	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
+		"id": {Name: "id", Unique: true, Indexer: id},
+	}}
+	for _, m := range more {
+		t.Indexes[m.Name] = m
+	}
+	return t
+}
+
+// newDB is an empty database with a row for each node, job, scheduler, conflict and
+// meta record.
+func newDB() (*memdb.MemDB, error) {
+	// Done jobs have no scheduler any more, so that a scheduler's walk costs nothing for them.
+	scheduler := index[Job](func(j *Job) string {
+		if j.Record.GetDone() != nil {
+			return ""
+		}
+		return j.Record.GetSpec().GetScheduler()
+	})
+	tables := []*memdb.TableSchema{
+		table("nodes", func(n *Node) string { return string(n.Name) }),
+		table("jobs", func(j *Job) string { return j.Name.String() },
+			&memdb.IndexSchema{Name: "scheduler", AllowMissing: true, Indexer: scheduler}),
+		table("schedulers", func(s *Scheduler) string { return s.Name }),
+		table("conflicts", func(c *conflictRow) string { return c.id }),
+		table("meta", func(m *metaRow) string { return m.name }),
+	}
+	schema := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
+	for _, t := range tables {
+		schema.Tables[t.Name] = t
+	}
+	return memdb.NewMemDB(schema)
+}

@@ -1,0 +1,251 @@
+package cellstate
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/hashicorp/go-memdb"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Snapshot is an immutable view of the whole cell at one revision. It and all that
+// it hands out may be read by anybody and written by nobody.
+type Snapshot struct {
+	revision     Revision
+	roomRevision Revision
+	jobsRevision Revision
+	incarnation  string
+	db           *memdb.MemDB // rows below; never written to once published
+}
+
+// Placement is a row: a live placement and the revision of its record.
+type Placement struct {
+	*ohmv1.Placement
+	Slot     Slot
+	Revision Revision
+}
+
+// TxnID names the transaction that committed the placement.
+func (p *Placement) TxnID() TxnID { return TxnID(p.GetTxn()) }
+
+// Hold is a row of a node: room kept for a transaction that keeps losing.
+type Hold struct {
+	*ohmv1.Hold
+	Revision Revision
+}
+
+// Node is the row of one node: everything that a placement on it depends on.
+type Node struct {
+	Name           NodeName
+	Facts          *ohmv1.Node // nil: the agent has never been seen
+	FactsRevision  Revision
+	Intent         *ohmv1.Intent // nil: no wishes
+	IntentRevision Revision
+	Alive          *ohmv1.Alive // nil: no session now
+	AliveRevision  Revision
+	Fence          Revision     // what is known of the node's fence
+	Placements     []*Placement // by slot
+	Holds          []*Hold      // by transaction
+
+	used *Usage
+}
+
+// Used is what the node is charged with (L5), holds left out. Read only.
+func (n *Node) Used() *Usage { return n.used }
+
+// Label is the value of a label or, where there is no such label, of an attribute.
+func (n *Node) Label(key string) (string, bool) {
+	if v, ok := n.Intent.GetLabels()[key]; ok {
+		return v, true
+	}
+	if key == "node" {
+		return string(n.Name), true
+	}
+	v, ok := n.Facts.GetAttributes()[key]
+	return v, ok
+}
+
+// Ended is a finished attempt.
+type Ended struct {
+	*ohmv1.Ended
+	Attempt  int
+	Revision Revision
+}
+
+// Task is what is stored of one slot.
+type Task struct {
+	Slot           Slot
+	Placement      *Placement    // nil: none is live
+	Status         *ohmv1.Status // of the live attempt; nil: the agent has not spoken yet
+	StatusRevision Revision
+	Ended          []*Ended // by attempt
+}
+
+// Attempts is the highest attempt number that was used, live or ended; 0: none.
+func (t *Task) Attempts() int {
+	if t == nil {
+		return 0
+	}
+	n := 0
+	if len(t.Ended) > 0 {
+		n = t.Ended[len(t.Ended)-1].Attempt
+	}
+	if t.Placement != nil {
+		n = max(n, int(t.Placement.GetAttempt()))
+	}
+	return n
+}
+
+// Job is the row of one job: its record and everything stored of its tasks, older
+// versions' included.
+type Job struct {
+	Name            JobName
+	Record          *ohmv1.Job // nil: removed, or tasks without a job
+	Revision        Revision
+	Tasks           []*Task // by slot
+	Waiting         *ohmv1.Waiting
+	WaitingRevision Revision
+}
+
+// Task is the row of a slot; nil if nothing is stored of it.
+func (j *Job) Task(s Slot) *Task {
+	if i, ok := j.find(s); ok {
+		return j.Tasks[i]
+	}
+	return nil
+}
+
+func (j *Job) find(s Slot) (int, bool) {
+	return slices.BinarySearchFunc(j.Tasks, s, func(t *Task, s Slot) int { return t.Slot.Compare(s) })
+}
+
+// Group is the job's group of that name; nil if there is none.
+func (j *Job) Group(name string) *ohmv1.Group {
+	for _, g := range j.Record.GetSpec().GetGroups() {
+		if g.GetName() == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// Live says whether the job may still start tasks.
+func (j *Job) Live() bool {
+	return j.Record != nil && !j.Record.GetStopped() && j.Record.GetDone() == nil
+}
+
+// Scheduler is the row of one scheduler.
+type Scheduler struct {
+	Name      string
+	Record    *ohmv1.Scheduler // nil: only instances are known
+	Instances []Instance       // by name
+}
+
+// Instance is a live registration.
+type Instance struct {
+	*ohmv1.SchedulerInstance
+	Revision Revision
+}
+
+// Conflict journal and meta rows.
+type conflictRow struct {
+	id     string // <scheduler>/<id>
+	record *ohmv1.Conflict
+}
+
+type metaRow struct {
+	name     string
+	record   *ohmv1.Meta
+	revision Revision
+}
+
+// Revision of the store that this is the view at.
+func (s *Snapshot) Revision() Revision { return s.revision }
+
+// RoomRevision is the last revision at which a task that did not fit before may have
+// come to fit: a placement or hold went, a node came or changed.
+func (s *Snapshot) RoomRevision() Revision { return s.roomRevision }
+
+// JobsRevision is the last revision at which something of a job changed, its tasks included.
+func (s *Snapshot) JobsRevision() Revision { return s.jobsRevision }
+
+// Incarnation of the store: another one after a restore.
+func (s *Snapshot) Incarnation() string { return s.incarnation }
+
+// Node is the row of a node; nil if nothing is known of it.
+func (s *Snapshot) Node(name NodeName) *Node { return first[Node](s, "nodes", "id", string(name)) }
+
+// Nodes are the rows of all nodes, by name.
+func (s *Snapshot) Nodes() iter.Seq[*Node] { return all[Node](s, "nodes", "id_prefix", "") }
+
+// Job is the row of a job; nil if nothing is stored of it.
+func (s *Snapshot) Job(name JobName) *Job { return first[Job](s, "jobs", "id", name.String()) }
+
+// Jobs are the rows of all jobs, by namespace and name.
+func (s *Snapshot) Jobs() iter.Seq[*Job] { return all[Job](s, "jobs", "id_prefix", "") }
+
+// JobsIn are the rows of a namespace's jobs, by name.
+func (s *Snapshot) JobsIn(namespace string) iter.Seq[*Job] {
+	return all[Job](s, "jobs", "id_prefix", namespace+"/")
+}
+
+// JobsOf are the rows of the jobs that name a scheduler and are not done, by name.
+func (s *Snapshot) JobsOf(scheduler string) iter.Seq[*Job] {
+	return all[Job](s, "jobs", "scheduler", scheduler)
+}
+
+// Scheduler is the row of a scheduler; nil if it was never registered.
+func (s *Snapshot) Scheduler(name string) *Scheduler {
+	return first[Scheduler](s, "schedulers", "id", name)
+}
+
+// Schedulers are the rows of all schedulers, by name.
+func (s *Snapshot) Schedulers() iter.Seq[*Scheduler] {
+	return all[Scheduler](s, "schedulers", "id_prefix", "")
+}
+
+// Conflicts are the journal's entries, oldest first within a scheduler; of all
+// schedulers if scheduler is empty.
+func (s *Snapshot) Conflicts(scheduler string) iter.Seq[*ohmv1.Conflict] {
+	if scheduler != "" {
+		scheduler += "/"
+	}
+	return func(yield func(*ohmv1.Conflict) bool) {
+		for row := range all[conflictRow](s, "conflicts", "id_prefix", scheduler) {
+			if !yield(row.record) {
+				return
+			}
+		}
+	}
+}
+
+// Meta is a fact about the store and the revision of its record; nil and 0 if there is none.
+func (s *Snapshot) Meta(name string) (*ohmv1.Meta, Revision) {
+	if row := first[metaRow](s, "meta", "id", name); row != nil {
+		return row.record, row.revision
+	}
+	return nil, 0
+}
+
+func first[T any](s *Snapshot, table, index, key string) *T {
+	raw, err := s.db.Txn(false).First(table, index, key)
+	if err != nil || raw == nil { // an error is a table or index that the schema lacks: a fault of this file
+		return nil
+	}
+	return raw.(*T)
+}
+
+func all[T any](s *Snapshot, table, index, key string) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		it, err := s.db.Txn(false).Get(table, index, key)
+		if err != nil {
+			return
+		}
+		for raw := it.Next(); raw != nil; raw = it.Next() {
+			if !yield(raw.(*T)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package cellstate
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Store is the durable shared truth of a cell.
+//
+// It knows records, guards and fences and nothing of what they mean: Plan turns
+// transactions into Writes, so that every store keeps the same promises.
+type Store interface {
+	// Load returns the whole cell state at one revision, fences included.
+	Load(ctx context.Context) (*Snapshot, error)
+
+	// Changes yields what happened after a revision: whole revisions, in order, none
+	// lost or repeated. A batch without changes says only how far the store has come.
+	// It ends with an error (ErrCompacted: load again) or when ctx does.
+	Changes(ctx context.Context, after Revision) iter.Seq2[Batch, error]
+
+	// Progress asks the running Changes to yield the store's present revision soon,
+	// also if nothing that is watched has changed.
+	Progress(ctx context.Context) error
+
+	// Commit applies each write alone, wholly or not at all, as far as possible in one
+	// round trip; all guards are judged on the state before the request. No key and no
+	// fence stands in two writes of one call. A write that does not apply is an outcome,
+	// not an error; an error other than ErrUnknown says that nothing was applied.
+	Commit(ctx context.Context, writes ...Write) (Outcome, error)
+
+	// Limits says what one write may hold.
+	Limits() Limits
+}
+
+// Leaser gives records a life that ends with their owner's.
+type Leaser interface {
+	// Grant begins a lease: without KeepAlive its records vanish after ttl.
+	Grant(ctx context.Context, ttl time.Duration) (Lease, error)
+	// KeepAlive renews the lease until ctx ends (nil) or the lease is lost (an error).
+	KeepAlive(ctx context.Context, l Lease) error
+	// Revoke ends the lease and removes its records at once.
+	Revoke(ctx context.Context, l Lease) error
+}
+
+// Historian can tell the past.
+type Historian interface {
+	// History returns the oldest state that the store still has; Changes after its
+	// revision leads to the present one, which is also returned.
+	History(ctx context.Context) (oldest *Snapshot, present Revision, err error)
+}
+
+// Lease names a lease; 0 is none.
+type Lease int64
+
+// Limits of one write.
+type Limits struct {
+	Claims int // claims of one atomic transaction; each needs a fence and a slot compared
+}
+
+// Batch is what happened between two revisions of a store.
+type Batch struct {
+	Revision Revision // the store's, once all Changes are applied
+	Changes  []Change // by revision, ascending
+}
+
+// Change is one record put or deleted.
+type Change struct {
+	Key      Key
+	Value    proto.Message // nil: deleted; or of a kind that this release does not know
+	Deleted  bool
+	Revision Revision
+}
+
+// Write is a set of records that are written together, if all guards and fences hold.
+type Write struct {
+	Guards  []Guard
+	Fences  []FenceBump
+	Records []Record
+}
+
+// Record is one key's new value. Every record is compared with the revision at which
+// it was read, so nothing is overwritten unseen.
+type Record struct {
+	Key   Key
+	Value proto.Message // nil: delete
+	Read  Revision      // the revision of the record when it was read; 0: it must not exist
+	Lease Lease
+}
+
+// ReadGuarded as a Record's Read says that a guard of the same write covers its key.
+const ReadGuarded Revision = -1
+
+// Guard is a condition on what is stored. With End empty it is about one key, else
+// about every key in [Key, End).
+type Guard struct {
+	Key, End Key
+	// Revision is what the key's mod revision must be; 0: nothing may exist there.
+	Revision Revision
+	// NotNewer makes it an upper bound: nothing there may have changed after Revision.
+	NotNewer bool
+	// Delete removes the keys of the range when the write applies.
+	Delete bool
+}
+
+// FenceBump compares a node's fence with what was known of it, and bumps it.
+type FenceBump struct {
+	Node     NodeName
+	Compared Revision
+}
+
+// Outcome of a Commit.
+type Outcome struct {
+	Revision Revision   // of the store when it had answered
+	Applied  []Revision // by write: at which it applied; 0: it did not
+}

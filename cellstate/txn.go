@@ -1,0 +1,85 @@
+package cellstate
+
+import (
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Mode says what becomes of a transaction of which a part does not fit.
+type Mode = ohmv1.Mode
+
+// The modes.
+const (
+	Incremental = ohmv1.Mode_MODE_INCREMENTAL // keep what fits
+	Atomic      = ohmv1.Mode_MODE_ATOMIC      // all or nothing: a gang
+)
+
+// Txn is a set of claims that one scheduler instance decided on one snapshot.
+type Txn struct {
+	ID        TxnID
+	Scheduler string
+	Instance  string
+	Mode      Mode
+	Snapshot  Revision // on which it was decided
+	Claims    []Claim
+}
+
+// Claim is a wish inside a transaction: this slot on that node with these resources.
+type Claim struct {
+	Slot        Slot
+	Attempt     int // the number of the slot's last ended attempt + 1
+	Node        NodeName
+	Resources   *ohmv1.Resources
+	GPUs        []*ohmv1.DeviceShare
+	Ports       []*ohmv1.Port
+	Precedence  int
+	JobRevision Revision // of the job's record that the decision saw
+	// Victims are live placements on the same node that must give way; each has lower
+	// precedence. They keep their records until their agent has confirmed their exit.
+	Victims []*ohmv1.Victim
+}
+
+// Reason is why a claim does not fit.
+type Reason string
+
+// The reasons: a closed set. Those marked (m) say that the cell moved on, or will:
+// another node or a later time may do. The others say that the claim is wrong.
+const (
+	ReasonResources  Reason = "Resources"  // (m) a dimension is short: cpu, memory, disk, gpus
+	ReasonDevice     Reason = "Device"     // (m) a GPU or a share of it is taken
+	ReasonPort       Reason = "Port"       // (m)
+	ReasonHold       Reason = "Hold"       // (m) room is held for a starving transaction
+	ReasonNodeGone   Reason = "NodeGone"   // (m)
+	ReasonIneligible Reason = "Ineligible" // (m) the operator keeps new tasks off, or drains
+	ReasonConstraint Reason = "Constraint" // (m) labels have changed
+	ReasonSlotTaken  Reason = "SlotTaken"  // (m) the slot has a live placement, or the attempt was used
+	ReasonJobGone    Reason = "JobGone"    // (m)
+	ReasonJobStopped Reason = "JobStopped" // (m) stopped or done
+	ReasonJobChanged Reason = "JobChanged" // (m) a newer version, or the record moved
+	ReasonVictimGone Reason = "VictimGone" // (m) it ended, moved or is evicted by another
+	ReasonPrecedence Reason = "Precedence" // of a victim not lower, or not the job's own
+	ReasonScheduler  Reason = "Scheduler"  // the job belongs to another scheduler
+	ReasonMalformed  Reason = "Malformed"  // negative amounts, an unknown device, a slot twice, …
+)
+
+// Conflict is a claim that does not fit, with what it lost to.
+type Conflict struct {
+	Claim     int // index in the transaction
+	Reason    Reason
+	Dimension string // cpu, memory, disk, gpus, a device id or a port
+	Wanted    string // in the dimension's unit, as people write it
+	Free      string
+	// Winner is the first placement on the node, newer than the loser's snapshot, with
+	// which the claim no longer fits; nil where nobody won. Between are the newer ones
+	// that stand before it.
+	Winner   *Placement
+	Between  []*Placement
+	Revision Revision // of the snapshot that it was judged on
+}
+
+// Result of a committed transaction.
+type Result struct {
+	Txn       *Txn
+	Revision  Revision // at which the last of its claims committed; 0: none did
+	Committed []int    // claims, ascending
+	Conflicts []Conflict
+}

@@ -1,0 +1,243 @@
+package cellstate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Validate judges a transaction on a snapshot: which claims fit (indexes, ascending)
+// and what is wrong with the others. Claims are judged in order, each with those before
+// it in place. An atomic transaction of which one claim does not fit has no fit.
+//
+// It is the only fit rule in the product: schedulers, the commit, dry runs and the
+// simulator all call it with the same kind of input; the agent's admission calls its
+// node part, Admit.
+func Validate(s *Snapshot, txn *Txn) (fit []int, conflicts []Conflict) {
+	accepted, conflicts := newValidator(s).judge(txn, nil)
+	for _, a := range accepted {
+		fit = append(fit, a.claim)
+	}
+	return fit, conflicts
+}
+
+// Admit judges a transaction by one node's row alone: capacity, devices, ports, holds
+// and evictions, not jobs and slots.
+func Admit(n *Node, txn *Txn) (fit []int, conflicts []Conflict) {
+	v := &validator{nodes: map[NodeName]*room{n.Name: newRoom(n)}}
+	for i := range txn.Claims {
+		if c, _ := v.judgeNode(txn, i); c != nil {
+			conflicts = append(conflicts, *c)
+		} else {
+			fit = append(fit, i)
+		}
+	}
+	return fit, conflicts
+}
+
+// Matches says whether a node satisfies all of a group's constraints; where not, which
+// one fails.
+func Matches(n *Node, constraints []*ohmv1.Constraint) (failed *ohmv1.Constraint, ok bool) {
+	for _, c := range constraints {
+		v, has := n.Label(c.GetKey())
+		switch c.GetOp() {
+		case ohmv1.Operator_OPERATOR_IN:
+			ok = has && slices.Contains(c.GetValues(), v)
+		case ohmv1.Operator_OPERATOR_NOT_IN:
+			ok = !has || !slices.Contains(c.GetValues(), v)
+		case ohmv1.Operator_OPERATOR_EXISTS:
+			ok = has
+		case ohmv1.Operator_OPERATOR_ABSENT:
+			ok = !has
+		default: // of a later release: better no node than a wrong one
+			ok = false
+		}
+		if !ok {
+			return c, false
+		}
+	}
+	return nil, true
+}
+
+// validator judges transactions one after the other, each on top of the claims that
+// were accepted before.
+type validator struct {
+	snapshot *Snapshot // nil in Admit
+	nodes    map[NodeName]*room
+	slots    map[Slot]bool // claimed by accepted claims
+}
+
+func newValidator(s *Snapshot) *validator {
+	return &validator{snapshot: s, nodes: map[NodeName]*room{}, slots: map[Slot]bool{}}
+}
+
+// accepted is a claim that fits, and what it does to the placements that give way.
+type accepted struct {
+	claim    int
+	eviction *eviction
+}
+
+// judge judges the claims of txn for which skip, if given, is false. What it accepts
+// stays in place for the next transaction.
+func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, conflicts []Conflict) {
+	before := map[*room]room{} // to go back to
+	for i := range txn.Claims {
+		if skip != nil && skip(i) {
+			continue
+		}
+		c := v.judgeJob(txn, i)
+		var e *eviction
+		if c == nil {
+			if r := v.room(txn.Claims[i].Node); r != nil {
+				if _, known := before[r]; !known {
+					before[r] = *r
+				}
+			}
+			c, e = v.judgeNode(txn, i)
+		}
+		if c != nil {
+			c.Revision = v.snapshot.Revision()
+			conflicts = append(conflicts, *c)
+			continue
+		}
+		v.slots[txn.Claims[i].Slot] = true
+		fit = append(fit, accepted{i, e})
+	}
+	if txn.Mode == Atomic && len(conflicts) > 0 {
+		for r, was := range before {
+			*r = was
+		}
+		for _, a := range fit {
+			delete(v.slots, txn.Claims[a.claim].Slot)
+		}
+		return nil, conflicts
+	}
+	return fit, conflicts
+}
+
+// judgeJob judges a claim by its job and slot.
+func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
+	c := &txn.Claims[i]
+	refuse := func(r Reason, dimension, wanted, free string) *Conflict {
+		return &Conflict{Claim: i, Reason: r, Dimension: dimension, Wanted: wanted, Free: free}
+	}
+	if c.Attempt < 1 || c.Slot.Index < 0 {
+		return refuse(ReasonMalformed, "attempt", fmt.Sprint(c.Attempt), "")
+	}
+	if v.slots[c.Slot] {
+		return refuse(ReasonMalformed, "slot", c.Slot.String(), "")
+	}
+	job := v.snapshot.Job(c.Slot.JobName())
+	switch {
+	case job == nil || job.Record == nil:
+		return refuse(ReasonJobGone, "", "", "")
+	case !job.Live():
+		return refuse(ReasonJobStopped, "", "", "")
+	case job.Record.GetVersion() != c.Slot.Version || job.Revision != c.JobRevision:
+		return refuse(ReasonJobChanged, "revision", fmt.Sprint(c.JobRevision), fmt.Sprint(job.Revision))
+	case job.Record.GetSpec().GetScheduler() != txn.Scheduler:
+		return refuse(ReasonScheduler, "", job.Record.GetSpec().GetScheduler(), "")
+	case int(job.Record.GetSpec().GetPrecedence()) != c.Precedence:
+		return refuse(ReasonPrecedence, "", fmt.Sprint(c.Precedence), fmt.Sprint(job.Record.GetSpec().GetPrecedence()))
+	}
+	group := job.Group(c.Slot.Group)
+	if group == nil || (c.Slot.Index >= int(group.GetCount()) && job.Record.GetSpec().GetKind() != "system") {
+		return refuse(ReasonMalformed, "slot", c.Slot.String(), "")
+	}
+	if t := job.Task(c.Slot); t != nil {
+		if t.Placement != nil {
+			lost := refuse(ReasonSlotTaken, "", "", "")
+			if t.Placement.Revision > txn.Snapshot {
+				lost.Winner = t.Placement
+			}
+			return lost
+		}
+		if t.Attempts() >= c.Attempt {
+			return refuse(ReasonSlotTaken, "attempt", fmt.Sprint(c.Attempt), fmt.Sprint(t.Attempts()+1))
+		}
+	}
+	n := v.snapshot.Node(c.Node)
+	if n == nil || n.Facts == nil {
+		return refuse(ReasonNodeGone, "", "", "")
+	}
+	if n.Intent.GetIneligible() || n.Intent.GetDrain() {
+		return refuse(ReasonIneligible, "", "", "")
+	}
+	if failed, ok := Matches(n, group.GetConstraints()); !ok {
+		return refuse(ReasonConstraint, failed.GetKey(), "", "")
+	}
+	return nil
+}
+
+func (v *validator) room(name NodeName) *room {
+	if r := v.nodes[name]; r != nil {
+		return r
+	}
+	if v.snapshot == nil {
+		return nil
+	}
+	n := v.snapshot.Node(name)
+	if n == nil || n.Facts == nil {
+		return nil
+	}
+	r := newRoom(n)
+	v.nodes[name] = r
+	return r
+}
+
+// judgeNode judges a claim by its node and, if it fits, takes its room.
+func (v *validator) judgeNode(txn *Txn, i int) (*Conflict, *eviction) {
+	c := &txn.Claims[i]
+	r := v.room(c.Node)
+	if r == nil {
+		return &Conflict{Claim: i, Reason: ReasonNodeGone}, nil
+	}
+	if bad := malformed(r.node, c); bad != "" {
+		return &Conflict{Claim: i, Reason: ReasonMalformed, Dimension: bad}, nil
+	}
+	e, refused := r.evict(txn, c, v.started)
+	if refused != nil {
+		refused.Claim = i
+		return refused, nil
+	}
+	if short := r.take(txn, c, e); short != nil {
+		short.Claim = i
+		return short, nil
+	}
+	return nil, e
+}
+
+// started says whether the agent has begun with a placement.
+func (v *validator) started(p *Placement) bool {
+	if v.snapshot == nil {
+		return true
+	}
+	t := v.snapshot.Job(p.Slot.JobName()).Task(p.Slot)
+	return t.Status.GetState() > task.Assigned
+}
+
+// malformed names what no node could grant, whatever else stands on it.
+func malformed(n *Node, c *Claim) string {
+	r := c.Resources
+	if r.GetCpuMilli() < 0 || r.GetMemoryBytes() < 0 || r.GetDiskBytes() < 0 {
+		return "resources"
+	}
+	seen := map[string]bool{}
+	for _, g := range c.GPUs {
+		known := slices.ContainsFunc(n.Facts.GetGpus(), func(d *ohmv1.Device) bool { return d.GetId() == g.GetId() })
+		if !known || seen[g.GetId()] || g.GetMilli() < 1 || g.GetMilli() > 1000 {
+			return "gpu " + g.GetId()
+		}
+		seen[g.GetId()] = true
+	}
+	ports := map[int32]bool{}
+	for _, p := range c.Ports {
+		if p.GetNumber() < 1 || p.GetNumber() > 65535 || ports[p.GetNumber()] {
+			return fmt.Sprintf("port %d", p.GetNumber())
+		}
+		ports[p.GetNumber()] = true
+	}
+	return ""
+}

@@ -1,0 +1,77 @@
+// Package schedulers runs a scheduling policy against the cell: it follows the cell
+// state through a mirror, asks reconcile which slots need a node, hands them to the
+// policy, commits its claims and keeps the record of what was lost and why.
+//
+// A policy owes one method, Scheduler. Everything else is the same under all of them.
+package schedulers
+
+import (
+	"context"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Scheduler is a policy: the pure part of a scheduler, which chooses nodes. The same
+// Input gives the same Proposal; it does no I/O and reads no clock. What does not fit is
+// data, in Proposal.Unplaced; an error means that the policy is broken.
+type Scheduler interface {
+	Schedule(ctx context.Context, in Input) (Proposal, error)
+}
+
+// Input is all that a policy decides on.
+type Input struct {
+	Snapshot *cellstate.Snapshot
+	Work     []Work // in the order of the queue: precedence first, then age
+	Seed     uint64 // for ties; the same for the same snapshot and work
+	Home     Home
+	Limits   cellstate.Limits
+}
+
+// Work is one job of which slots need a node.
+type Work struct {
+	Job   *cellstate.Job
+	Needs []Need // by slot
+}
+
+// Need is a slot that needs a node now.
+type Need struct {
+	Slot    cellstate.Slot
+	Attempt int
+	Group   *ohmv1.Group
+}
+
+// Home is the share of the nodes that an instance tries first, leaving it only when
+// nothing there fits: the nodes whose number, by name, modulo Of is Index. It keeps
+// instances out of each other's way at no loss of precision. Of 0 or 1: all nodes.
+type Home struct{ Index, Of int }
+
+// Proposal is what a policy wants.
+type Proposal struct {
+	// Txns have a mode and claims; the Runner fills in who and when.
+	Txns     []*cellstate.Txn
+	Unplaced []Unplaced
+}
+
+// Unplaced explains one group of which slots found no node. The reasons' counts add up
+// to Nodes, the number of the snapshot's nodes.
+type Unplaced struct {
+	Job     cellstate.JobName
+	Group   string
+	Slots   []cellstate.Slot
+	Nodes   int
+	Reasons []*ohmv1.Reason
+}
+
+// Cell is what the Runner needs of a mirror.
+type Cell interface {
+	Watch() (latest *cellstate.Snapshot, newer <-chan struct{})
+	WaitSnapshot(ctx context.Context, min cellstate.Revision) (*cellstate.Snapshot, error)
+	Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstate.Result, error)
+}
+
+// Store is where the Runner writes its registration, its journal and its last words.
+type Store interface {
+	cellstate.Leaser
+	Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error)
+}
