@@ -10,6 +10,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 // Scheduler is a policy: the pure part of a scheduler, which chooses nodes. The same
@@ -31,14 +32,7 @@ type Input struct {
 // Work is one job of which slots need a node.
 type Work struct {
 	Job   *cellstate.Job
-	Needs []Need // by slot
-}
-
-// Need is a slot that needs a node now.
-type Need struct {
-	Slot    cellstate.Slot
-	Attempt int
-	Group   *ohmv1.Group
+	Needs []reconcile.Need // by slot
 }
 
 // Home is the share of the nodes that an instance tries first, leaving it only when

@@ -1,0 +1,336 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// startTimeout is how long a start may take on a machine that is out of breath.
+const startTimeout = 2 * time.Minute
+
+// defaultPath is a task's PATH if it brings none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Driver is the native driver.Driver.
+type Driver struct {
+	tasks      string // folder
+	logs       string // folder
+	executable string
+	groups     groups // above those of the tasks
+	namespaces bool
+	boot       string
+	log        *zap.Logger
+
+	started chan struct{} // wakes Watch; holds one
+
+	mu    sync.Mutex
+	shims map[int]string // our own children, to be reaped: pid to task id
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes a driver on what the folder holds, and finds out what the machine allows.
+func New(c Config) (*Driver, error) {
+	if os.Getenv(reexecuted) != "" {
+		return nil, errors.New("this program is to call native.Main before it makes a driver")
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{
+		tasks:      filepath.Join(dir, "tasks"),
+		logs:       filepath.Join(dir, "logs"),
+		executable: c.Executable,
+		log:        c.Log,
+		started:    make(chan struct{}, 1),
+		shims:      map[int]string{},
+	}
+	if d.executable == "" {
+		d.executable = "/proc/self/exe"
+	}
+	if d.log == nil {
+		d.log = zap.NewNop()
+	}
+	if d.boot, err = bootID(); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{d.tasks, d.logs} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.sweepDrafts(); err != nil {
+		return nil, err
+	}
+	if c.CgroupName == "" {
+		h := fnv.New64a()
+		h.Write([]byte(dir))
+		c.CgroupName = fmt.Sprintf("ohm-%016x", h.Sum64())
+	}
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	d.groups = detect(mountinfo, c.CgroupName)
+	if err := d.probe(); err != nil {
+		d.log.Info("tasks get no namespaces", zap.Error(err))
+	} else {
+		d.namespaces = true
+	}
+	return d, nil
+}
+
+// probe tries whether a process can be started in namespaces of its own.
+func (d *Driver) probe() error {
+	var why strings.Builder
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		w.Close()
+		return err
+	}
+	defer null.Close()
+	pid, err := syscall.ForkExec(d.executable, []string{"ohm", verbProbe}, &syscall.ProcAttr{
+		Env: []string{reexecuted + "=1"}, Files: []uintptr{null.Fd(), null.Fd(), w.Fd()},
+		Sys: &syscall.SysProcAttr{Cloneflags: namespaces},
+	})
+	w.Close()
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, err := r.Read(buf)
+		why.Write(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	if status := reap(pid); status != 0 {
+		return fmt.Errorf("try namespaces: %s (status %d)", strings.TrimSpace(why.String()), status)
+	}
+	return nil
+}
+
+// Name is native.
+func (d *Driver) Name() string { return "native" }
+
+// Capabilities are what the machine was found to allow, sorted.
+func (d *Driver) Capabilities() []string {
+	has := map[string]bool{
+		"namespaces":    d.namespaces,
+		"cgroup-memory": d.groups.Memory != "",
+		"cgroup-cpu":    d.groups.CPU != "",
+		"cgroup-pids":   d.groups.Pids != "",
+		"cgroup-kill":   d.groups.Unified != "" || d.groups.Freezer != "",
+	}
+	maps.DeleteFunc(has, func(_ string, yes bool) bool { return !yes })
+	return slices.Sorted(maps.Keys(has))
+}
+
+// folder of a task.
+func (d *Driver) folder(id string) string { return filepath.Join(d.tasks, id) }
+
+// Start does not heed ctx: a start that is given up half way would be worse than a late one.
+func (d *Driver) Start(_ context.Context, t driver.Task) error {
+	if err := checkID(t.ID); err != nil {
+		return err
+	}
+	if len(t.Command) == 0 || t.Command[0] == "" {
+		return fmt.Errorf("task %s has no command", t.ID)
+	}
+	dir := d.folder(t.ID)
+	if exists(dir) {
+		return nil
+	}
+	if exists(filepath.Join(d.logs, t.ID)) {
+		return fmt.Errorf("task %s ran here before and was removed", t.ID)
+	}
+	held, err := d.claim(t)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("claim task %s: %w", t.ID, err)
+	}
+	err = d.launch(t.ID, held)
+	held.Close()
+	if err == nil {
+		return nil
+	}
+	// The shim has said how it ended, or is dead: then the folder is to say it.
+	o, _, observeErr := d.Observe(context.Background(), t.ID)
+	if observeErr == nil && !task.Ended(o.State) {
+		observeErr = fmt.Errorf("task %s is %s after a failed start", t.ID, task.Name(o.State))
+	}
+	return errors.Join(err, observeErr)
+}
+
+// claim makes the task's folder, locked; fs.ErrExist if somebody was faster.
+func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
+	draft, err := os.MkdirTemp(d.tasks, draftPrefix)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			if held != nil {
+				held.Close()
+			}
+			_ = os.RemoveAll(draft)
+		}
+	}()
+	var taken bool
+	if held, taken, err = lock(draft, unix.LOCK_EX); err != nil || taken {
+		return held, errors.Join(err, errIf(taken, "the draft is locked"))
+	}
+	dir := d.folder(t.ID)
+	sp := spec{
+		ID:         t.ID,
+		Command:    t.Command,
+		Env:        environment(t.Env, filepath.Join(dir, scratchDir)),
+		Scratch:    filepath.Join(dir, scratchDir),
+		Stdout:     filepath.Join(d.logs, t.ID, "stdout"),
+		Stderr:     filepath.Join(d.logs, t.ID, "stderr"),
+		Namespaces: d.namespaces,
+		Cgroups:    d.groups.child(t.ID),
+		Limits: limits{
+			Memory: t.Resources.GetMemoryBytes(), CPUMilli: t.Resources.GetCpuMilli(), Pids: maxPids,
+		},
+	}
+	if err = os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
+		return held, err
+	}
+	if err = reserveExit(draft); err != nil {
+		return held, err
+	}
+	if err = write(filepath.Join(draft, specFile), sp); err != nil {
+		return held, err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, draft, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
+	if err != nil {
+		return held, err
+	}
+	return held, syncDir(d.tasks)
+}
+
+func errIf(yes bool, text string) error {
+	if yes {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// environment is exactly env, with a PATH and a HOME.
+func environment(env map[string]string, home string) []string {
+	all := map[string]string{"PATH": defaultPath, "HOME": home}
+	maps.Copy(all, env)
+	list := make([]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, name+"="+all[name])
+	}
+	return list
+}
+
+// launch starts the shim, hands it the lock, and waits for its word. After an error the
+// shim is not there any more.
+func (d *Driver) launch(id string, held *os.File) error {
+	dir := d.folder(id)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	pid, err := d.forkShim(id, held, w)
+	w.Close()
+	if err != nil {
+		end := exit{Cause: task.StartFailed, Message: err.Error(), Ended: time.Now()}
+		return errors.Join(err, writeExit(dir, end))
+	}
+	var said report
+	if err = r.SetReadDeadline(time.Now().Add(startTimeout)); err == nil {
+		err = json.NewDecoder(r).Decode(&said)
+	}
+	if err == nil && said.Error == "" {
+		select {
+		case d.started <- struct{}{}:
+		default:
+		}
+		return nil
+	}
+	if err != nil {
+		// Our own child, not reaped yet: the pid is its.
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		err = fmt.Errorf("the shim of task %s did not say that it started: %w", id, err)
+	} else {
+		err = errors.New(said.Error)
+	}
+	reap(pid)
+	d.mu.Lock()
+	delete(d.shims, pid)
+	d.mu.Unlock()
+	return err
+}
+
+// forkShim starts the shim and remembers that it is ours to reap.
+func (d *Driver) forkShim(id string, held, report *os.File) (pid int, err error) {
+	dir := d.folder(id)
+	log, err := os.OpenFile(filepath.Join(dir, shimLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pid, err = syscall.ForkExec(d.executable, []string{"ohm", verbShim, dir}, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   []string{reexecuted + "=1"},
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), held.Fd(), report.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start the shim of task %s: %w", id, err)
+	}
+	d.shims[pid] = id
+	return pid, nil
+}
+
+// reapShims takes back our own children that have ended, so that none stays a zombie.
+func (d *Driver) reapShims() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for pid := range d.shims {
+		// Of a child that is not reaped yet nobody else can have the pid.
+		if got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); got == pid || err == syscall.ECHILD {
+			delete(d.shims, pid)
+		}
+	}
+}

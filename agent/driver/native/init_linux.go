@@ -1,0 +1,254 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Files that the shim opens for the init.
+const (
+	initTalk   = 3 + iota // to and from the shim
+	initStdout            // of the command
+	initStderr
+)
+
+// word is what init and shim tell each other, one at a time: the init says Pid or Error,
+// hears an empty word once the shim knows the command, and says Status when all is over.
+type word struct {
+	Pid    int    `json:",omitempty"` // of the command, in the init's pid namespace
+	Error  string `json:",omitempty"` // the command cannot be started
+	Ended  bool   `json:",omitempty"`
+	Status uint32 `json:",omitempty"` // of wait(2)
+}
+
+// initMain starts the task's command and stays until no process of the task is left.
+func initMain(dir string) error {
+	sp, err := read[spec](filepath.Join(dir, specFile))
+	if err != nil {
+		return err
+	}
+	if err := keepFiles(); err != nil {
+		return err
+	}
+	talk := os.NewFile(initTalk, "shim")
+	out, in := json.NewEncoder(talk), json.NewDecoder(talk)
+	signals := catch()
+	// In plain mode orphans fall to this process, as they do to every pid 1.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if sp.Namespaces {
+		if err := isolate(); err != nil {
+			return out.Encode(word{Error: err.Error()})
+		}
+	}
+	var pid int
+	onOtherThread(func() { pid, err = launch(sp) })
+	if err != nil {
+		return out.Encode(word{Error: err.Error()})
+	}
+	if err := out.Encode(word{Pid: pid}); err != nil {
+		return err
+	}
+	var heard word // until then the command is not reaped and its pid stays its own
+	if err := in.Decode(&heard); err != nil {
+		return errors.Join(err, end(sp.Namespaces))
+	}
+	command := &child{pid: pid}
+	go command.relay(signals)
+	go func() { // ends with the process
+		_ = in.Decode(&heard)
+		// Nobody would learn how the task goes on: it ends with its shim.
+		_ = end(sp.Namespaces)
+		os.Exit(1)
+	}()
+	status, err := command.wait()
+	if err != nil {
+		return err
+	}
+	if err := end(sp.Namespaces); err != nil {
+		return err
+	}
+	return out.Encode(word{Ended: true, Status: uint32(status)})
+}
+
+// child is the command, for as long as its pid is its own.
+type child struct {
+	mu  sync.Mutex
+	pid int // guarded by mu; 0 once it is reaped
+}
+
+// relay sends signals on to the command, but for those that are this process's own affair.
+func (c *child) relay(signals <-chan os.Signal) {
+	for s := range signals {
+		switch s {
+		case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE:
+			continue
+		}
+		c.mu.Lock()
+		if c.pid != 0 {
+			_ = syscall.Kill(c.pid, s.(syscall.Signal)) // a zombie at worst
+		}
+		c.mu.Unlock()
+	}
+}
+
+// wait reaps whatever ends until the command does.
+func (c *child) wait() (syscall.WaitStatus, error) {
+	for {
+		var info unix.Siginfo
+		if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+			if err == unix.EINTR {
+				continue
+			}
+			return 0, fmt.Errorf("wait for the command: %w", err)
+		}
+		c.mu.Lock()
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == nil && pid == c.pid {
+			c.pid = 0
+			c.mu.Unlock()
+			return status, nil
+		}
+		c.mu.Unlock()
+	}
+}
+
+// end kills every process below this one, those that went their own way included, and
+// returns when all are reaped.
+func end(namespace bool) error {
+	me, err := self()
+	if err != nil {
+		return err
+	}
+	for {
+		if namespace {
+			// All but this process; there may be none.
+			_ = syscall.Kill(-1, syscall.SIGKILL)
+		} else if err := killBelow(me); err != nil {
+			return err
+		}
+		for {
+			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+			if err == syscall.ECHILD {
+				return nil
+			}
+			if pid == 0 {
+				break
+			}
+		}
+		// Not for ever in wait(2): an orphan may have come that was not looked at yet.
+		if err := pause(context.Background(), 2*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// killBelow kills all descendants of root. They are stopped first, so that none forks
+// away from under the eyes.
+func killBelow(root process) error {
+	stopped := map[process]bool{}
+	for {
+		below, err := descendants(root)
+		if err != nil {
+			return err
+		}
+		news := false
+		for _, p := range below {
+			if !stopped[p] {
+				stopped[p], news = true, true
+				_ = p.signal(syscall.SIGSTOP) // one that is gone by now needs nothing
+			}
+		}
+		if !news {
+			break
+		}
+	}
+	for p := range stopped {
+		_ = p.signal(syscall.SIGKILL)
+	}
+	return nil
+}
+
+// launch starts the command, born in its cgroups, as the leader of a session of its own.
+func launch(sp spec) (pid int, err error) {
+	path, err := lookPath(sp.Command[0], sp.Scratch, sp.Env)
+	if err != nil {
+		return 0, err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	sys := &syscall.SysProcAttr{Setsid: true}
+	for _, dir := range sp.Cgroups.v1() {
+		if err := put(dir, "tasks", "0"); err != nil { // 0: the thread that writes
+			return 0, fmt.Errorf("enter cgroup: %w", err)
+		}
+	}
+	if sp.Cgroups.Unified != "" {
+		group, err := os.Open(sp.Cgroups.Unified)
+		if err != nil {
+			return 0, fmt.Errorf("enter cgroup: %w", err)
+		}
+		defer group.Close()
+		sys.UseCgroupFD, sys.CgroupFD = true, int(group.Fd())
+	}
+	pid, err = syscall.ForkExec(path, sp.Command, &syscall.ProcAttr{
+		Dir:   sp.Scratch,
+		Env:   sp.Env,
+		Files: []uintptr{null.Fd(), initStdout, initStderr},
+		Sys:   sys,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot run %s: %w", path, err)
+	}
+	return pid, nil
+}
+
+// lookPath finds a command as a shell would with the task's own PATH, in its own folder.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, nil // the kernel says what is wrong with it
+	}
+	var paths string
+	if i := slices.IndexFunc(env, func(s string) bool { return strings.HasPrefix(s, "PATH=") }); i >= 0 {
+		paths = strings.TrimPrefix(env[i], "PATH=")
+	}
+	why := fs.ErrNotExist
+	for _, p := range filepath.SplitList(paths) {
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(dir, p)
+		}
+		path := filepath.Join(p, name)
+		info, err := os.Stat(path)
+		switch {
+		case err != nil || info.IsDir():
+		case unix.Access(path, unix.X_OK) != nil:
+			why = fs.ErrPermission
+		default:
+			return path, nil
+		}
+	}
+	if why == fs.ErrPermission {
+		return "", fmt.Errorf("command %q in PATH=%s may not be executed", name, paths)
+	}
+	return "", fmt.Errorf("command %q not found in PATH=%s", name, paths)
+}

@@ -1,0 +1,223 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// Files that the starter opens for the shim.
+const (
+	_          = 3 + iota // the task's lock, for as long as the shim lives
+	shimReport            // how the start went, for the starter
+)
+
+// report is the shim's one word to whoever called Start and may be gone by now.
+type report struct {
+	Error string `json:",omitempty"` // the task is over before it began
+}
+
+// shim runs one task from its start to its end and writes down both.
+func shim(dir string) error {
+	if err := keepFiles(); err != nil { // the lock says that a shim lives, nothing else
+		return err
+	}
+	catch() // nothing that is sent to the shim reaches or ends the task
+	starter := os.NewFile(shimReport, "starter")
+	t := &tended{dir: dir}
+	end := t.run(starter)
+	end.Ended = time.Now()
+	err := writeExit(dir, end)
+	if end.Cause == task.StartFailed {
+		_ = json.NewEncoder(starter).Encode(report{Error: end.Message}) // it may be gone
+	}
+	return err
+}
+
+// tended is the task of this shim.
+type tended struct {
+	dir   string
+	spec  spec
+	state state
+}
+
+// run returns when no process of the task is left.
+func (t *tended) run(starter io.WriteCloser) exit {
+	failed := func(err error) exit { return exit{Cause: task.StartFailed, Message: err.Error()} }
+	talk, logs, err := t.prepare()
+	if err != nil {
+		return failed(err)
+	}
+	defer talk.Close()
+	out, in := json.NewEncoder(talk), json.NewDecoder(talk)
+
+	pid, err := t.startInit(talk, logs)
+	if err != nil {
+		return failed(err)
+	}
+	init := make(chan syscall.WaitStatus, 1)
+	go func() { init <- reap(pid) }() // ended is waited for before run returns
+
+	// From here on the init is there, and is waited for.
+	var said word
+	if err = in.Decode(&said); err == nil && said.Error != "" {
+		err = errors.New(said.Error)
+	}
+	if err == nil {
+		err = t.began(pid, said.Pid)
+	}
+	if err == nil {
+		err = out.Encode(word{})
+	}
+	if err != nil {
+		talk.Close() // so the init ends, and all with it
+		<-init
+		return failed(errors.Join(err, t.sweep()))
+	}
+	_ = json.NewEncoder(starter).Encode(report{}) // it may be gone
+	starter.Close()
+
+	var last word
+	_ = in.Decode(&last) // that it said nothing is told by last itself
+	status := <-init
+	if err := t.sweep(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return t.verdict(last, status)
+}
+
+// prepare makes what the init and the command need.
+func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
+	if t.spec, err = read[spec](filepath.Join(t.dir, specFile)); err != nil {
+		return nil, nil, err
+	}
+	if t.state.Boot, err = bootID(); err != nil {
+		return nil, nil, err
+	}
+	if t.state.Shim, err = self(); err != nil {
+		return nil, nil, err
+	}
+	if err := write(filepath.Join(t.dir, stateFile), t.state); err != nil {
+		return nil, nil, err
+	}
+	// Orphans fall to the shim if the init is killed in plain mode.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, nil, err
+	}
+	if err := t.spec.Cgroups.create(t.spec.Limits); err != nil {
+		return nil, nil, fmt.Errorf("make cgroups: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(t.spec.Stdout), 0o700); err != nil {
+		return nil, nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	files = []*os.File{os.NewFile(uintptr(pair[1]), "init")}
+	for _, path := range []string{t.spec.Stdout, t.spec.Stderr} {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, f)
+	}
+	return os.NewFile(uintptr(pair[0]), "init"), files, nil
+}
+
+// startInit starts the init with files as its descriptors from initTalk on, and closes
+// them here.
+func (t *tended) startInit(talk *os.File, files []*os.File) (pid int, err error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	fds := []uintptr{null.Fd(), 1, 2}
+	for _, f := range files {
+		defer f.Close()
+		fds = append(fds, f.Fd())
+	}
+	sys := &syscall.SysProcAttr{}
+	if t.spec.Namespaces {
+		sys.Cloneflags = namespaces
+	}
+	pid, err = syscall.ForkExec("/proc/self/exe", []string{os.Args[0], verbInit, t.dir}, &syscall.ProcAttr{
+		Env: os.Environ(), Files: fds, Sys: sys,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start the task's init: %w", err)
+	}
+	return pid, nil
+}
+
+// began writes down who the init and the command are, as the node sees them.
+func (t *tended) began(init, command int) error {
+	s, err := readStat(init)
+	if err != nil {
+		return err
+	}
+	t.state.Init = s.process
+	if t.spec.Namespaces {
+		t.state.Command, err = nodePid(t.state.Init, command)
+	} else {
+		s, err = readStat(command)
+		t.state.Command = s.process
+	}
+	if err != nil {
+		return err
+	}
+	t.state.Started = time.Now()
+	return write(filepath.Join(t.dir, stateFile), t.state)
+}
+
+// sweep ends what a killed init left behind; after a good one there is nothing.
+func (t *tended) sweep() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := t.spec.Cgroups.kill(ctx)
+	// The shim has no other children than what is to end.
+	return errors.Join(err, end(false))
+}
+
+// verdict says how the task ended. A command that the kernel killed for its memory looks
+// like one that somebody killed; the group's counter tells them apart, unless it was the
+// driver itself that killed it.
+func (t *tended) verdict(last word, init syscall.WaitStatus) exit {
+	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: t.spec.Cgroups.ooms() > 0}
+	status := syscall.WaitStatus(last.Status)
+	switch {
+	case !last.Ended && init.Signaled():
+		e.Cause, e.Signal, e.Message = task.Signalled, int(syscall.SIGKILL), "the task's init was killed"
+	case !last.Ended:
+		e.Cause, e.Message = task.UnknownExit, fmt.Sprintf("the task's init failed with %d", init.ExitStatus())
+	case status.Signaled() && status.Signal() == syscall.SIGKILL && e.OOM && !exists(filepath.Join(t.dir, killedFile)):
+		e.Cause, e.Signal = task.OOMKilled, int(syscall.SIGKILL)
+		e.Message = fmt.Sprintf("killed for memory at its limit of %d bytes", t.spec.Limits.Memory)
+	case status.Signaled():
+		e.Cause, e.Signal = task.Signalled, int(status.Signal())
+	default:
+		e.Cause, e.Code = task.Exited, status.ExitStatus()
+	}
+	return e
+}
+
+// reap waits for the child.
+func reap(pid int) syscall.WaitStatus {
+	var status syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(pid, &status, 0, nil); err != syscall.EINTR {
+			return status
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package jobspec
+
+import (
+	"time"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// Kinds are the kinds of job.
+func Kinds() []string { return []string{"service", "batch", "ml", "system"} }
+
+// Signals are those that a job may be stopped with.
+func Signals() []string {
+	return []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGWINCH"}
+}
+
+// MaxPrecedence is the largest precedence; the smallest is 0.
+const MaxPrecedence = 399
+
+type namedPrecedence struct {
+	name  string
+	value int32
+}
+
+func namedPrecedences() []namedPrecedence {
+	return []namedPrecedence{{"free", 0}, {"batch", 100}, {"production", 200}, {"system", 300}}
+}
+
+// DefaultPrecedence is the precedence of a job file that names none.
+func DefaultPrecedence(kind string) int32 {
+	switch kind {
+	case "service":
+		return 200
+	case "system":
+		return 300
+	}
+	return 100
+}
+
+// Defaults fills in what a job leaves out: the namespace, the scheduler named like
+// the kind, how to stop, and for ml a gang of all tasks. It leaves precedence
+// alone, because 0 in a message means free and not absent: a job file that names
+// none gets DefaultPrecedence from Parse, and so does it from other clients.
+func Defaults(spec *ohmv1.JobSpec) {
+	if spec.Namespace == "" {
+		spec.Namespace = "default"
+	}
+	if spec.Scheduler == "" {
+		spec.Scheduler = spec.Kind
+	}
+	if spec.Stop == nil {
+		spec.Stop = &ohmv1.StopPolicy{}
+	}
+	if spec.Stop.Signal == "" {
+		spec.Stop.Signal = "SIGTERM"
+	}
+	if spec.Stop.Grace == nil {
+		spec.Stop.Grace = durationpb.New(30 * time.Second)
+	}
+	if spec.Kind != "ml" {
+		return
+	}
+	if spec.Gang == nil {
+		spec.Gang = &ohmv1.Gang{}
+	}
+	if spec.Gang.Min == 0 {
+		spec.Gang.Min = int32(min(tasks(spec), maxTasks))
+	}
+	if spec.Gang.OnTimeout == "" {
+		spec.Gang.OnTimeout = "wait"
+	}
+}
+
+// tasks is the number of tasks of all groups.
+func tasks(spec *ohmv1.JobSpec) int64 {
+	n := int64(0)
+	for _, g := range spec.Groups {
+		n += int64(g.GetCount())
+	}
+	return n
+}

@@ -1,0 +1,176 @@
+package jobspec
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// field is one key of a job file: what the reference says of it and how it is
+// read. The parser knows no keys but these.
+type field[T any] struct {
+	name, form, preset, meaning string
+	kinds                       string   // the only kinds of job that have it; "": all
+	later                       bool     // belongs to a later release: refused by name
+	aka                         []string // what it is called elsewhere, for "did you mean"
+	read                        func(r *reader, at place, v ast.Node, into *T)
+}
+
+func later[T any](name string) field[T] { return field[T]{name: name, later: true} }
+
+func jobFields() []field[ohmv1.JobSpec] {
+	type job = ohmv1.JobSpec
+	return []field[job]{
+		{name: "job", form: "name", preset: "required", meaning: "The job's name, unique in its namespace.", aka: []string{"name", "id"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Name, _ = r.text(at, v) }},
+		{name: "namespace", form: "name", preset: "`default`", meaning: "The namespace that the job's name is in.",
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Namespace = r.name(at, v) }},
+		{name: "kind", form: strings.Join(Kinds(), " \\| "), preset: "required", meaning: "What sort of job it is, and with that who places it and what its end means.", aka: []string{"type"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Kind = r.name(at, v) }},
+		{name: "scheduler", form: "name", preset: "the kind", meaning: "The scheduler that places the job: one of the four named like the kinds, or a custom one by its registered name.",
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Scheduler = r.name(at, v) }},
+		{name: "precedence", form: "free (0) \\| batch (100) \\| production (200) \\| system (300), or 0 to 399", preset: "batch and ml: `batch`, service: `production`, system: `system`",
+			meaning: "How important the job is in the whole cell.", aka: []string{"priority"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Precedence = r.precedence(at, v) }},
+		{name: "labels", form: "map of text", preset: "none", meaning: "Labels of the job, for people and tools.",
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Labels = r.textMap(at, v) }},
+		{name: "gang", form: "map", preset: "all tasks together", meaning: "How many tasks, of all groups together, start as one or not at all.", kinds: "ml",
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.Gang = &ohmv1.Gang{}
+				readMap(r, at, v, gangFields(), j.Gang)
+			}},
+		{name: "retries", form: "number", preset: "0", meaning: "How many more attempts a task gets after it failed by its own fault.", kinds: "batch, ml", aka: []string{"attempts", "backoffLimit"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Retries = r.whole(at, v) }},
+		{name: "maxRuntime", form: "duration", preset: "no limit", meaning: "How long one attempt may run.", aka: []string{"timeout"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.MaxRuntime = r.duration(at, v) }},
+		{name: "stop", form: "map", preset: "`{signal: SIGTERM, grace: 30s}`", meaning: "How a task is stopped.",
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.Stop = &ohmv1.StopPolicy{}
+				readMap(r, at, v, stopFields(), j.Stop)
+			}},
+		{name: "groups", form: "list", preset: "required", meaning: "The groups of tasks; at least one.", aka: []string{"tasks"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				for i, item := range r.list(at, v) {
+					g := &ohmv1.Group{Resources: &ohmv1.Resources{}}
+					readMap(r, at.item(i), item, groupFields(), g)
+					j.Groups = append(j.Groups, g)
+				}
+			}},
+		later[job]("restart"), later[job]("update"), later[job]("schedule"), later[job]("after"),
+	}
+}
+
+func gangFields() []field[ohmv1.Gang] {
+	type gang = ohmv1.Gang
+	return []field[gang]{
+		{name: "min", form: "number", preset: "all tasks", meaning: "The fewest tasks to start with.", aka: []string{"minCount"},
+			read: func(r *reader, at place, v ast.Node, g *gang) {
+				// In the message 0 stands for all tasks; whoever writes 0 means something else.
+				if g.Min = r.whole(at, v); g.Min == 0 {
+					r.fault(at, "gang.min 0 is not at least 1; leave it out for all tasks")
+				}
+			}},
+		{name: "onTimeout", form: strings.Join(timeoutAnswers(), " \\| "), preset: "`wait`", meaning: "What happens when the gang has waited for `timeout`: it goes on waiting, or the job fails.",
+			read: func(r *reader, at place, v ast.Node, g *gang) {
+				if g.OnTimeout = r.name(at, v); g.OnTimeout == "startWithMin" {
+					r.fault(at, "gang.onTimeout startWithMin is not supported yet")
+				}
+			}},
+		{name: "timeout", form: "duration", preset: "none; required with `onTimeout: fail`", meaning: "How long the gang waits for its nodes.",
+			read: func(r *reader, at place, v ast.Node, g *gang) { g.Timeout = r.duration(at, v) }},
+		later[gang]("max"),
+	}
+}
+
+func stopFields() []field[ohmv1.StopPolicy] {
+	type stop = ohmv1.StopPolicy
+	return []field[stop]{
+		{name: "signal", form: strings.Join(Signals(), " \\| "), preset: "`SIGTERM`", meaning: "The signal that asks a task to stop.",
+			read: func(r *reader, at place, v ast.Node, s *stop) { s.Signal = r.name(at, v) }},
+		{name: "grace", form: "duration", preset: "`30s`", meaning: "The time from that signal to SIGKILL.", aka: []string{"timeout"},
+			read: func(r *reader, at place, v ast.Node, s *stop) { s.Grace = r.duration(at, v) }},
+	}
+}
+
+func groupFields() []field[ohmv1.Group] {
+	type group = ohmv1.Group
+	return []field[group]{
+		{name: "name", form: "name", preset: "required", meaning: "The group's name, unique in its job.",
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Name, _ = r.text(at, v) }},
+		{name: "count", form: "number", preset: "1", meaning: "How many tasks; 0 and more.", kinds: "service, batch, ml", aka: []string{"replicas", "instances", "size"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Count = r.whole(at, v) }},
+		{name: "command", form: "list of text", preset: "required", meaning: "The program and its arguments. No shell reads it.", aka: []string{"cmd", "args", "exec", "run"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Command = r.texts(at, v) }},
+		{name: "env", form: "map of text", preset: "none", meaning: "Environment variables. Numbers and booleans become text as they are written.", aka: []string{"environment"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Env = r.textMap(at, v) }},
+		{name: "cpu", form: "cores: `500m`, `0.5`, `4`", preset: "required", meaning: "CPU of each task.", aka: []string{"cores"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.CpuMilli = r.cpu(at, v) }},
+		{name: "memory", form: "bytes: `512Mi`, `1.5Gi`, `2G`", preset: "required", meaning: "Memory of each task. `0` asks for none.", aka: []string{"ram"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.MemoryBytes = r.bytes(at, v) }},
+		{name: "disk", form: "bytes", preset: "0", meaning: "Disk space of each task.", aka: []string{"storage"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.DiskBytes = r.bytes(at, v) }},
+		{name: "gpus", form: "map", preset: "none", meaning: "GPUs of each task.",
+			read: func(r *reader, at place, v ast.Node, g *group) {
+				g.Gpus = &ohmv1.GPURequest{Count: 1}
+				readMap(r, at, v, gpuFields(), g.Gpus)
+			}},
+		{name: "constraints", form: "list", preset: "none", meaning: "Conditions on the labels and attributes of a node; all must hold.",
+			read: func(r *reader, at place, v ast.Node, g *group) {
+				for i, item := range r.list(at, v) {
+					c := &ohmv1.Constraint{}
+					readMap(r, at.item(i), item, constraintFields(), c)
+					g.Constraints = append(g.Constraints, c)
+				}
+			}},
+		later[group]("spread"), later[group]("image"), later[group]("containers"), later[group]("ports"),
+		later[group]("mounts"), later[group]("health"), later[group]("restart"), later[group]("affinity"),
+	}
+}
+
+func gpuFields() []field[ohmv1.GPURequest] {
+	type gpus = ohmv1.GPURequest
+	return []field[gpus]{
+		{name: "count", form: "number", preset: "1", meaning: "How many GPUs of one node.",
+			read: func(r *reader, at place, v ast.Node, g *gpus) { g.Count = r.whole(at, v) }},
+		{name: "models", form: "list of text", preset: "any", meaning: "The models that will do.",
+			read: func(r *reader, at place, v ast.Node, g *gpus) {
+				if g.Models = r.texts(at, v); len(g.Models) == 0 {
+					r.fault(at, "gpus.models is empty; leave it out for any model")
+				}
+			}},
+		{name: "share", form: "`1m` to `1000m`", preset: "whole GPUs", meaning: "A part of one GPU, in thousandths; only with count 1.",
+			read: func(r *reader, at place, v ast.Node, g *gpus) { g.ShareMilli = r.share(at, v) }},
+	}
+}
+
+func constraintFields() []field[ohmv1.Constraint] {
+	type constraint = ohmv1.Constraint
+	list := func(op ohmv1.Operator) func(*reader, place, ast.Node, *constraint) {
+		return func(r *reader, at place, v ast.Node, c *constraint) {
+			if r.firstOperator(at, c, op) {
+				c.Values = r.texts(at, v)
+			}
+		}
+	}
+	flag := func(op ohmv1.Operator, other string) func(*reader, place, ast.Node, *constraint) {
+		return func(r *reader, at place, v ast.Node, c *constraint) {
+			if r.firstOperator(at, c, op) {
+				r.mustBeTrue(at, v, other)
+			}
+		}
+	}
+	return []field[constraint]{
+		{name: "key", form: "text", preset: "required", meaning: "The label or attribute.", aka: []string{"label", "attribute"},
+			read: func(r *reader, at place, v ast.Node, c *constraint) { c.Key = r.name(at, v) }},
+		{name: "in", form: "list of text", meaning: "The node has it, with one of these values.", read: list(ohmv1.Operator_OPERATOR_IN)},
+		{name: "notIn", form: "list of text", meaning: "The node has it with none of these values, or not at all.", read: list(ohmv1.Operator_OPERATOR_NOT_IN)},
+		{name: "exists", form: "true", meaning: "The node has it.", read: flag(ohmv1.Operator_OPERATOR_EXISTS, "absent")},
+		{name: "absent", form: "true", meaning: "The node does not have it.", read: flag(ohmv1.Operator_OPERATOR_ABSENT, "exists")},
+	}
+}
+
+func (f field[T]) allows(kind string) bool {
+	return f.kinds == "" || slices.Contains(strings.Split(f.kinds, ", "), kind)
+}

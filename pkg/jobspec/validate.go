@@ -1,0 +1,197 @@
+package jobspec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/ohmcell/ohm/pkg/resource"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// Limits of one job.
+const (
+	MaxSize   = 1 << 20   // bytes, of a job file and of the stored message
+	maxTasks  = 1_000_000 // of all groups together
+	maxGPUs   = 1024      // of one task
+	maxText   = 256       // bytes, of a label's value
+	maxQuoted = 60        // characters of a value that a message quotes
+)
+
+// Problem is one thing that is wrong with a job, wherever it came from.
+type Problem struct {
+	Field   string // such as groups[0].cpu
+	Message string
+}
+
+func (p Problem) String() string { return p.Field + ": " + p.Message }
+
+type problems []Problem
+
+func (ps *problems) add(field, format string, args ...any) {
+	*ps = append(*ps, Problem{field, fmt.Sprintf(format, args...)})
+}
+
+func (ps *problems) check(field string, err error) {
+	if err != nil {
+		ps.add(field, "%v", err)
+	}
+}
+
+// Validate judges a job as any client may send it, before or after Defaults, and
+// returns what is wrong with it, root causes only. It is the whole rule: a job
+// file is refused for nothing else, except for what only a file can show (a key
+// that is misspelt, given twice or missing, a unit).
+func Validate(spec *ohmv1.JobSpec) []Problem {
+	var ps problems
+	if spec == nil {
+		ps.add("", "there is no job")
+		return ps
+	}
+	ps.check("job", CheckName("job name", spec.Name))
+	if spec.Namespace != "" {
+		ps.check("namespace", CheckName("namespace", spec.Namespace))
+	}
+	if spec.Scheduler != "" {
+		ps.check("scheduler", CheckName("scheduler name", spec.Scheduler))
+	}
+	if spec.Precedence < 0 || spec.Precedence > MaxPrecedence {
+		ps.add("precedence", "precedence %d is not between 0 and %d", spec.Precedence, MaxPrecedence)
+	}
+	for _, key := range slices.Sorted(maps.Keys(spec.Labels)) {
+		value := spec.Labels[key]
+		ps.check("labels."+key, checkKey("label", key))
+		if len(value) > maxText || !printable(value) {
+			ps.add("labels."+key, "label %s: its value must be at most %d bytes of printable text", quote(key), maxText)
+		}
+	}
+	kindKnown := checkKind(&ps, spec)
+	if spec.Retries < 0 {
+		ps.add("retries", "retries %d is negative", spec.Retries)
+	}
+	if spec.MaxRuntime != nil {
+		if wrong := checkDuration(spec.MaxRuntime, time.Millisecond); wrong != "" {
+			ps.add("maxRuntime", "maxRuntime %s; leave it out for no limit", wrong)
+		}
+	}
+	checkStop(&ps, spec.Stop)
+	checkGroups(&ps, spec, kindKnown)
+	if size := proto.Size(spec); size > MaxSize {
+		ps.add("", "the job takes %d bytes, more than the limit of %s", size, resource.FormatBytes(MaxSize))
+	}
+	return ps
+}
+
+// checkKind also checks what only some kinds may have, and reports whether the
+// kind is known at all: nothing that hangs on it is judged otherwise.
+func checkKind(ps *problems, spec *ohmv1.JobSpec) bool {
+	kind := spec.Kind
+	if kind == "" {
+		ps.add("kind", "kind is missing; it is one of %s", strings.Join(Kinds(), ", "))
+		return false
+	}
+	if !slices.Contains(Kinds(), kind) {
+		ps.add("kind", "kind %s %s", quote(kind), oneOf(kind, Kinds()))
+		return false
+	}
+	if spec.Retries > 0 && kind != "batch" && kind != "ml" {
+		ps.add("retries", "%s", onlyFor("retries", "batch, ml", kind))
+	}
+	if spec.Gang == nil {
+		return true
+	}
+	if kind != "ml" {
+		ps.add("gang", "%s", onlyFor("gang", "ml", kind))
+		return true
+	}
+	switch n := tasks(spec); {
+	case spec.Gang.Min < 0:
+		ps.add("gang.min", "gang.min %d is not at least 1", spec.Gang.Min)
+	case int64(spec.Gang.Min) > n:
+		ps.add("gang.min", "gang.min %d is more than the %d tasks of all groups", spec.Gang.Min, n)
+	}
+	onTimeout, timeout := spec.Gang.OnTimeout, spec.Gang.Timeout
+	if onTimeout != "" && !slices.Contains(timeoutAnswers(), onTimeout) {
+		ps.add("gang.onTimeout", "gang.onTimeout %s %s", quote(onTimeout), oneOf(onTimeout, timeoutAnswers()))
+	}
+	if timeout == nil && onTimeout == "fail" {
+		ps.add("gang.timeout", "gang.timeout is missing; onTimeout: fail needs one, e.g. timeout: 10m")
+	} else if timeout != nil {
+		if wrong := checkDuration(timeout, time.Millisecond); wrong != "" {
+			ps.add("gang.timeout", "gang.timeout %s", wrong)
+		}
+	}
+	return true
+}
+
+func timeoutAnswers() []string { return []string{"wait", "fail"} }
+
+// onlyFor words the refusal of a field that jobs of this kind do not have.
+func onlyFor(name, kinds, kind string) string {
+	message := fmt.Sprintf("%s is only for %s jobs, and this is a %s job", name, kinds, kind)
+	if name == "count" {
+		message += "; a system job runs one task on each eligible node"
+	}
+	return message
+}
+
+func checkStop(ps *problems, stop *ohmv1.StopPolicy) {
+	if stop == nil {
+		return
+	}
+	if s := stop.Signal; s != "" && !slices.Contains(Signals(), s) {
+		message := oneOf(s, Signals())
+		if full := "SIG" + strings.ToUpper(s); slices.Contains(Signals(), full) {
+			message = "is not a signal's name; did you mean " + full + "?"
+		}
+		ps.add("stop.signal", "stop.signal %s %s", quote(s), message)
+	}
+	if stop.Grace != nil {
+		if wrong := checkDuration(stop.Grace, 0); wrong != "" {
+			ps.add("stop.grace", "stop.grace %s", wrong)
+		}
+	}
+}
+
+// CheckName holds a name against the one rule for jobs, groups, namespaces,
+// schedulers and nodes: a DNS label, so that it can stand in keys, paths and host
+// names as it is. what names it in the error ("job name").
+func CheckName(what, name string) error {
+	const rule = `use 1 to 63 lower-case letters, digits and "-", with a letter or digit at both ends`
+	switch {
+	case name == "":
+		return errors.New(what + " is empty; " + rule)
+	case len(name) > 63:
+		return fmt.Errorf("%s %s is %d characters long; %s", what, quote(name), utf8.RuneCountInString(name), rule)
+	case !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`).MatchString(name):
+		return fmt.Errorf("%s %s is not allowed; %s", what, quote(name), rule)
+	}
+	return nil
+}
+
+// checkKey is the rule for the keys of labels and attributes.
+func checkKey(what, key string) error {
+	if len(key) > 63 || !regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`).MatchString(key) {
+		return fmt.Errorf(`%s %s is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`, what, quote(key))
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
+// quote keeps a message short whatever was written.
+func quote(s string) string {
+	if r := []rune(s); len(r) > maxQuoted {
+		return fmt.Sprintf("%q…", string(r[:maxQuoted]))
+	}
+	return fmt.Sprintf("%q", s)
+}

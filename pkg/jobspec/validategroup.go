@@ -1,0 +1,156 @@
+package jobspec
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ohmcell/ohm/pkg/resource"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
+	if len(spec.Groups) == 0 {
+		ps.add("groups", "the job has no groups; it needs at least one")
+	}
+	seen := map[string]bool{}
+	for i, g := range spec.Groups {
+		at := fmt.Sprintf("groups[%d]", i)
+		if g == nil {
+			ps.add(at, "the group is empty")
+			continue
+		}
+		ps.check(at+".name", CheckName("group name", g.Name))
+		if g.Name != "" && seen[g.Name] {
+			ps.add(at+".name", "two groups are named %s", quote(g.Name))
+		}
+		seen[g.Name] = true
+		switch {
+		case g.Count < 0:
+			ps.add(at+".count", "count %d is negative", g.Count)
+		case kindKnown && spec.Kind == "system" && g.Count > 0:
+			ps.add(at+".count", "%s", onlyFor("count", "service, batch, ml", spec.Kind))
+		}
+		checkCommand(ps, at, g)
+		checkResources(ps, at, g.Resources)
+		checkGPUs(ps, at+".gpus", g.Gpus)
+		for j, c := range g.Constraints {
+			checkConstraint(ps, fmt.Sprintf("%s.constraints[%d]", at, j), c)
+		}
+	}
+	if n := tasks(spec); n > maxTasks {
+		ps.add("groups", "the job has %d tasks, more than the limit of %d", n, maxTasks)
+	}
+}
+
+func checkCommand(ps *problems, at string, g *ohmv1.Group) {
+	if len(g.Command) == 0 {
+		ps.add(at+".command", `command is missing; say what each task runs, e.g. command: [sh, -c, "echo hello"]`)
+	} else if g.Command[0] == "" {
+		ps.add(at+".command", "command begins with an empty word; the first one names the program")
+	}
+	for i, word := range g.Command {
+		if !passable(word) {
+			ps.add(fmt.Sprintf("%s.command[%d]", at, i), "command has a zero byte or text that is not UTF-8 in it")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
+		value := g.Env[name]
+		field := at + ".env." + name
+		switch {
+		case !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name):
+			ps.add(field, `env name %s is not allowed; use letters, digits and "_", with no digit first`, quote(name))
+		case strings.HasPrefix(name, "OHM_"):
+			ps.add(field, "env name %s is not allowed; names that begin with OHM_ are set by Ohm", quote(name))
+		case !passable(value):
+			ps.add(field, "env %s has a zero byte or text that is not UTF-8 in it", name)
+		}
+	}
+}
+
+// passable text can be an argument or a variable of a process.
+func passable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+func checkResources(ps *problems, at string, r *ohmv1.Resources) {
+	switch cpu := r.GetCpuMilli(); {
+	case cpu == 0:
+		ps.add(at+".cpu", "cpu is missing; say how much each task needs, e.g. cpu: 100m")
+	case cpu < 0:
+		ps.add(at+".cpu", "cpu %s is negative", resource.FormatCPU(cpu))
+	case cpu > resource.MaxCPU:
+		ps.add(at+".cpu", "cpu %s is too much; the most is %s", resource.FormatCPU(cpu), resource.FormatCPU(resource.MaxCPU))
+	}
+	for _, b := range []struct {
+		name  string
+		bytes int64
+	}{{"memory", r.GetMemoryBytes()}, {"disk", r.GetDiskBytes()}} {
+		switch {
+		case b.bytes < 0:
+			ps.add(at+"."+b.name, "%s %s is negative", b.name, resource.FormatBytes(b.bytes))
+		case b.bytes > resource.MaxBytes:
+			ps.add(at+"."+b.name, "%s %s is too much; the most is %s", b.name, resource.FormatBytes(b.bytes), resource.FormatBytes(resource.MaxBytes))
+		}
+	}
+}
+
+func checkGPUs(ps *problems, at string, g *ohmv1.GPURequest) {
+	if g == nil {
+		return
+	}
+	switch {
+	case g.Count < 1:
+		ps.add(at+".count", "gpus.count %d is not at least 1; leave gpus out for none", g.Count)
+	case g.Count > maxGPUs:
+		ps.add(at+".count", "gpus.count %d is more than the limit of %d", g.Count, maxGPUs)
+	case g.ShareMilli < 0 || g.ShareMilli > resource.MaxShare:
+		ps.add(at+".share", "gpus.share %dm is not between 1m and 1000m", g.ShareMilli)
+	case g.ShareMilli > 0 && g.Count != 1:
+		ps.add(at+".share", "gpus.share goes only with count 1, and count is %d", g.Count)
+	}
+	for i, model := range g.Models {
+		if model == "" || len(model) > maxText || !printable(model) {
+			ps.add(fmt.Sprintf("%s.models[%d]", at, i), "gpus.models: %s is not a model's name", quote(model))
+		}
+	}
+}
+
+func checkConstraint(ps *problems, at string, c *ohmv1.Constraint) {
+	if c.GetKey() == "" {
+		ps.add(at+".key", "key is missing; it names a label or attribute of nodes, e.g. key: zone")
+	} else {
+		ps.check(at+".key", checkKey("constraint key", c.Key))
+	}
+	switch c.GetOp() {
+	case ohmv1.Operator_OPERATOR_IN, ohmv1.Operator_OPERATOR_NOT_IN:
+		if len(c.Values) == 0 {
+			ps.add(at+"."+operatorName(c.Op), "%s has no values", operatorName(c.Op))
+		}
+	case ohmv1.Operator_OPERATOR_EXISTS, ohmv1.Operator_OPERATOR_ABSENT:
+		if len(c.Values) > 0 {
+			ps.add(at+"."+operatorName(c.Op), "%s takes no values", operatorName(c.Op))
+		}
+	default:
+		ps.add(at, "the constraint has no operator; it takes one of in, notIn, exists, absent")
+	}
+	for _, value := range c.GetValues() {
+		if len(value) > maxText || !printable(value) {
+			ps.add(at+"."+operatorName(c.Op), "a value must be at most %d bytes of printable text", maxText)
+			break
+		}
+	}
+}
+
+func operatorName(op ohmv1.Operator) string {
+	switch op {
+	case ohmv1.Operator_OPERATOR_IN:
+		return "in"
+	case ohmv1.Operator_OPERATOR_NOT_IN:
+		return "notIn"
+	case ohmv1.Operator_OPERATOR_EXISTS:
+		return "exists"
+	}
+	return "absent"
+}
