@@ -259,7 +259,8 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 		if n.used == nil {
 			n.used = charge(n.Placements)
 		}
-		a.put("nodes", n, n.Facts == nil && n.Intent == nil && n.Alive == nil && len(n.Placements)+len(n.Holds) == 0)
+		// A fence is never deleted, so a node that goes keeps a row that knows it.
+		a.put("nodes", n, n.Facts == nil && n.Intent == nil && n.Alive == nil && n.Fence == 0 && len(n.Placements)+len(n.Holds) == 0)
 	}
 	for _, j := range a.jobs {
 		j.Tasks = slices.DeleteFunc(j.Tasks, func(t *Task) bool {

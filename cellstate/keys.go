@@ -43,7 +43,9 @@ func (s Slot) prefix() string {
 	return fmt.Sprintf("tasks/%s/%s/%s/%d@%d/", s.Namespace, s.Job, s.Group, s.Index, s.Version)
 }
 
-// PlacementKey is where the slot's live placement stands.
+// PlacementKey is where the slot's live placement stands. A claim compares the range
+// from ended/<attempt> to here as empty, so no other kind of record under a slot may
+// ever have a name between "ended" and "placement".
 func (s Slot) PlacementKey() Key { return Key(s.prefix() + "placement") }
 
 // StatusKey is where the status of the slot's live attempt stands.

@@ -107,12 +107,20 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 	}
 }
 
-// committed is the revision of the claim's placement if it stands already.
+// committed is the revision of the claim's placement if it stands already, or stood
+// and has ended since.
 func (p *planner) committed(txn *Txn, i int) Revision {
 	c := &txn.Claims[i]
-	if job := p.valid.snapshot.Job(c.Slot.JobName()); job != nil {
-		if t := job.Task(c.Slot); t != nil && t.Placement != nil && t.Placement.TxnID() == txn.ID {
-			return t.Placement.Revision
+	t := p.valid.snapshot.Job(c.Slot.JobName()).Task(c.Slot)
+	if t == nil {
+		return 0
+	}
+	if t.Placement != nil && t.Placement.TxnID() == txn.ID {
+		return t.Placement.Revision
+	}
+	for _, e := range t.Ended {
+		if e.GetPlacement().GetTxn() == string(txn.ID) {
+			return Revision(e.GetPlacementRevision())
 		}
 	}
 	return 0

@@ -108,8 +108,11 @@ type Job struct {
 	WaitingRevision Revision
 }
 
-// Task is the row of a slot; nil if nothing is stored of it.
+// Task is the row of a slot; nil if nothing is stored of it, or of the job.
 func (j *Job) Task(s Slot) *Task {
+	if j == nil {
+		return nil
+	}
 	if i, ok := j.find(s); ok {
 		return j.Tasks[i]
 	}

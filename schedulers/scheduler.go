@@ -68,4 +68,5 @@ type Cell interface {
 type Store interface {
 	cellstate.Leaser
 	Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error)
+	Limits() cellstate.Limits
 }

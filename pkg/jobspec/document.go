@@ -19,6 +19,8 @@ import (
 const (
 	maxNesting = 50
 	maxKeys    = 10_000
+	maxItems   = 50_000
+	maxTokens  = 150_000
 )
 
 // document returns the one YAML document of a file, nil after a fault.
@@ -29,12 +31,12 @@ func (r *reader) document(data []byte) ast.Node {
 		r.faultAt(position{line + 1, column + 1}, "", "the file is not UTF-8 text from here on")
 		return nil
 	}
-	tokens := lexer.Tokenize(string(data))
-	if pos, message := tooDeep(tokens); message != "" {
-		r.faultAt(pos, "", "%s", message)
+	file, err := parseYAML(string(data))
+	var shape *shapeError
+	if errors.As(err, &shape) {
+		r.faultAt(shape.at, "", "%s", shape.message)
 		return nil
 	}
-	file, err := parseYAML(tokens)
 	if err != nil {
 		r.syntax(data, err)
 		return nil
@@ -60,15 +62,20 @@ func (r *reader) document(data []byte) ast.Node {
 
 // parseYAML turns a crash of the YAML parser into an error: a strange file must
 // never take its reader down.
-func parseYAML(tokens token.Tokens) (file *ast.File, err error) {
+func parseYAML(data string) (file *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the parser gave up on it: %v", p)
 		}
 	}()
+	tokens := lexer.Tokenize(data)
+	if err := checkShape(tokens); err != nil {
+		return nil, err
+	}
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
+// notText is the offset of the first byte that is not text, -1 if all of it is.
 func notText(data []byte) int {
 	for i := 0; i < len(data); {
 		c, size := utf8.DecodeRune(data[i:])
@@ -83,9 +90,12 @@ func notText(data []byte) int {
 // syntax words the YAML parser's error. A tab in the indentation is by far the
 // commonest and gets a message of its own.
 func (r *reader) syntax(data []byte, err error) {
-	pos, message := position{1, 1}, err.Error()
+	pos, message := position{1, 1}, ""
 	var syntax *yaml.SyntaxError
-	if errors.As(err, &syntax) {
+	if !errors.As(err, &syntax) {
+		message = err.Error()
+	} else {
+		// Not Error(), which draws the source and takes a minute on a large file.
 		message = syntax.GetMessage()
 		if tk := syntax.GetToken(); tk != nil && tk.Position != nil {
 			pos = position{max(1, tk.Position.Line), max(1, tk.Position.Column)}
@@ -105,9 +115,20 @@ func (r *reader) syntax(data []byte, err error) {
 	r.faultAt(pos, "", "not valid YAML: %s", first)
 }
 
-// tooDeep bounds the shape of a file before it is parsed.
-func tooDeep(tokens token.Tokens) (position, string) {
-	flow, keys, entries, line := 0, 0, 0, 0
+// shapeError refuses a file that is too deep or too large to be parsed in time.
+type shapeError struct {
+	at      position
+	message string
+}
+
+func (e *shapeError) Error() string { return e.message }
+
+// checkShape bounds the shape of a file before it is parsed.
+func checkShape(tokens token.Tokens) error {
+	if len(tokens) > maxTokens {
+		return &shapeError{position{1, 1}, fmt.Sprintf("the file has more than %d words and signs", maxTokens)}
+	}
+	flow, keys, items, entries, line := 0, 0, 0, 0, 0
 	for _, tk := range tokens {
 		if tk.Position.Line != line {
 			line, entries = tk.Position.Line, 0
@@ -117,18 +138,25 @@ func tooDeep(tokens token.Tokens) (position, string) {
 			flow++
 		case token.SequenceEndType, token.MappingEndType:
 			flow--
-		case token.SequenceEntryType, token.MappingKeyType:
+		case token.SequenceEntryType:
 			entries++
+			items++
+		case token.MappingKeyType:
+			entries++
+		case token.CollectEntryType:
+			items++
 		case token.MappingValueType:
 			keys++
 		}
-		pos := position{tk.Position.Line, tk.Position.Column}
-		if flow > maxNesting || entries > maxNesting || tk.Position.IndentLevel > maxNesting {
-			return pos, fmt.Sprintf("maps and lists are nested more than %d deep", maxNesting)
-		}
-		if keys > maxKeys {
-			return pos, fmt.Sprintf("the file has more than %d keys", maxKeys)
+		at := position{tk.Position.Line, tk.Position.Column}
+		switch {
+		case flow > maxNesting, entries > maxNesting, tk.Position.IndentLevel > maxNesting:
+			return &shapeError{at, fmt.Sprintf("maps and lists are nested more than %d deep", maxNesting)}
+		case keys > maxKeys:
+			return &shapeError{at, fmt.Sprintf("the file has more than %d keys", maxKeys)}
+		case items > maxItems:
+			return &shapeError{at, fmt.Sprintf("the file has more than %d list items", maxItems)}
 		}
 	}
-	return position{}, ""
+	return nil
 }

@@ -2,7 +2,6 @@ package jobspec
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -15,10 +14,10 @@ const maxDuration = 10 * 365 * 24 * time.Hour
 // parseDuration reads `30s`, `10m`, `1h30m`, `1.5h` or `500ms`.
 func parseDuration(s string) (*durationpb.Duration, error) {
 	const form = "write a number and a unit, such as 30s, 10m or 2h"
-	if !regexp.MustCompile(`^[0-9.a-z]{1,30}$`).MatchString(s) {
+	if s == "" || len(s) > 30 || !only(s, func(c byte) bool { return isLower(c) || isDigit(c) || c == '.' }) {
 		return nil, fmt.Errorf("%s is not a duration; %s", quote(s), form)
 	}
-	if regexp.MustCompile(`^[0-9]+$`).MatchString(s) {
+	if only(s, isDigit) {
 		return nil, fmt.Errorf("%s has no unit; did you mean %ss?", quote(s), s)
 	}
 	d, err := time.ParseDuration(s)

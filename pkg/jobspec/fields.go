@@ -68,7 +68,7 @@ func gangFields() []field[ohmv1.Gang] {
 		{name: "min", form: "number", preset: "all tasks", meaning: "The fewest tasks to start with.", aka: []string{"minCount"},
 			read: func(r *reader, at place, v ast.Node, g *gang) {
 				// In the message 0 stands for all tasks; whoever writes 0 means something else.
-				if g.Min = r.whole(at, v); g.Min == 0 {
+				if g.Min = r.whole(at, v); g.Min == 0 && !r.bad[at.path] {
 					r.fault(at, "gang.min 0 is not at least 1; leave it out for all tasks")
 				}
 			}},
@@ -136,7 +136,7 @@ func gpuFields() []field[ohmv1.GPURequest] {
 			read: func(r *reader, at place, v ast.Node, g *gpus) { g.Count = r.whole(at, v) }},
 		{name: "models", form: "list of text", preset: "any", meaning: "The models that will do.",
 			read: func(r *reader, at place, v ast.Node, g *gpus) {
-				if g.Models = r.texts(at, v); len(g.Models) == 0 {
+				if g.Models = r.texts(at, v); len(g.Models) == 0 && !r.bad[at.path] {
 					r.fault(at, "gpus.models is empty; leave it out for any model")
 				}
 			}},
@@ -171,6 +171,7 @@ func constraintFields() []field[ohmv1.Constraint] {
 	}
 }
 
-func (f field[T]) allows(kind string) bool {
-	return f.kinds == "" || slices.Contains(strings.Split(f.kinds, ", "), kind)
+// allows reports whether a field for these kinds ("": all) goes with a kind.
+func allows(kinds, kind string) bool {
+	return kinds == "" || slices.Contains(strings.Split(kinds, ", "), kind)
 }

@@ -7,7 +7,12 @@ import "strings"
 // edits away, fewer for short words.
 func near(word string, names []string) string {
 	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s))
+		return strings.ToLower(strings.Map(func(r rune) rune {
+			if r == '-' || r == '_' {
+				return -1
+			}
+			return r
+		}, s))
 	}
 	w := plain(word)
 	if len(w) < 2 || len(w) > 40 {
@@ -19,9 +24,11 @@ func near(word string, names []string) string {
 		if n == w {
 			return name
 		}
-		d := distance(w, n)
+		d := max(len(w)-len(n), len(n)-len(w)) // no fewer edits than that
 		if len(w) >= 3 && strings.HasPrefix(n, w) {
 			d = 1
+		} else if d < least {
+			d = distance(w, n)
 		}
 		if d < least {
 			best, least = name, d

@@ -51,10 +51,19 @@ func (r *reader) parse(data []byte) *ohmv1.JobSpec {
 	r.settle(spec)
 	for _, p := range Validate(spec) {
 		if !r.covered(p.Field) {
-			r.faultAt(r.locate(p.Field), p.Field, "%s", p.Message)
+			r.faultAt(r.blame(p.Field), p.Field, "%s", p.Message)
 		}
 	}
 	return spec
+}
+
+// blame is the position of a problem: the value; in maps of the user's own keys the
+// key.
+func (r *reader) blame(path string) position {
+	if key, ok := r.keys[path]; ok && (strings.Contains(path, ".env.") || strings.HasPrefix(path, "labels.")) {
+		return key
+	}
+	return r.locate(path)
 }
 
 // settle judges and fills in what depends on whether a key is there at all, which
@@ -62,7 +71,7 @@ func (r *reader) parse(data []byte) *ohmv1.JobSpec {
 func (r *reader) settle(spec *ohmv1.JobSpec) {
 	kindKnown := slices.Contains(Kinds(), spec.Kind)
 	for _, only := range r.onlyKind {
-		if f := (field[struct{}]{kinds: only.kinds}); kindKnown && !f.allows(spec.Kind) {
+		if kindKnown && !allows(only.kinds, spec.Kind) {
 			r.faultAt(r.keys[only.at.path], only.at.path, "%s", onlyFor(only.name, only.kinds, spec.Kind))
 		}
 	}
@@ -102,12 +111,18 @@ func (r *reader) isJob(root ast.Node) bool {
 		return false
 	}
 	var names []string
+	known := 0
 	for _, entry := range m.Values {
 		name, _ := keyText(entry.Key)
-		if meant := near(name, []string{"job", "groups"}); meant != "" || slices.Contains([]string{"groups", "kind"}, name) && len(m.Values) == 1 {
+		for _, f := range jobFields() {
+			if f.name == name {
+				known++
+			}
+		}
+		if near(name, []string{"job", "groups"}) != "" || known > 1 {
 			return true
 		}
-		names = append(names, name)
+		names = append(names, quote(name))
 	}
 	if len(names) == 0 {
 		r.faultAt(positionOf(root), "", "this does not look like a job file: it is an empty map, without the key \"job\"")
@@ -115,12 +130,15 @@ func (r *reader) isJob(root ast.Node) bool {
 	}
 	message := "this does not look like a job file: no key \"job\""
 	for _, name := range names {
-		plain := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+		plain := strings.NewReplacer("-", "", "_", "", `"`, "").Replace(strings.ToLower(name))
 		if slices.Contains([]string{"datadir", "address", "etcd", "embeddedetcd", "tokenfile", "server", "agent", "node", "driver", "schedulers", "policy"}, plain) {
-			message += "; with " + quote(name) + " it looks like a configuration of ohm server, scheduler or agent"
+			message += "; with " + name + " it looks like a configuration of ohm server, scheduler or agent"
 			break
 		}
 	}
-	r.faultAt(positionOf(root), "", "%s; its keys are %s", message, quote(strings.Join(names, " ")))
+	if len(names) > 5 {
+		names = append(names[:5], "…")
+	}
+	r.faultAt(positionOf(root), "", "%s; its keys are %s", message, strings.Join(names, ", "))
 	return false
 }

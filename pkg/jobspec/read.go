@@ -46,6 +46,7 @@ type reader struct {
 	bad      map[string]bool     // by path
 	excused  map[string]bool     // by last key: given, but in the wrong place
 	onlyKind []onlyKind
+	sections []section
 }
 
 // onlyKind is a key that only some kinds of job have; judged once the kind is read.
@@ -56,7 +57,7 @@ type onlyKind struct {
 }
 
 func newReader(file string) *reader {
-	return &reader{file: file, at: map[string]position{}, keys: map[string]position{}, bad: map[string]bool{}, excused: map[string]bool{}}
+	return &reader{file: file, at: map[string]position{}, keys: map[string]position{}, bad: map[string]bool{}, excused: map[string]bool{}, sections: sections()}
 }
 
 // fault records what is wrong with the value at a place.
@@ -93,7 +94,7 @@ func parent(path string) string {
 // this path: one at it, above it or below it, or its key in the wrong place.
 func (r *reader) covered(path string) bool {
 	last := path[strings.LastIndex(path, ".")+1:]
-	if r.excused[last] && !strings.Contains(last, "[") {
+	if _, given := r.keys[path]; r.excused[last] && !given {
 		return true
 	}
 	for bad := range r.bad {
@@ -101,7 +102,7 @@ func (r *reader) covered(path string) bool {
 			return true
 		}
 		// What depends on the number of tasks is not judged while that is unknown.
-		if path == "gang.min" && (strings.HasSuffix(bad, "].count") || strings.HasPrefix(bad, "groups")) {
+		if path == "gang.min" && (strings.HasSuffix(bad, "].count") || parent(bad) == "groups" || bad == "groups") {
 			return true
 		}
 	}
@@ -135,7 +136,7 @@ func readMap[T any](r *reader, at place, node ast.Node, fields []field[T], into 
 			f.read(r, here, value, into)
 			return
 		}
-		r.unknown(at, name, key, sectionOf("", "", fields).rows)
+		r.unknown(at, name, key, sectionOf("", "", "", fields).rows)
 	})
 }
 
@@ -181,20 +182,6 @@ func (r *reader) unknown(at place, name string, key position, rows []row) {
 		r.faultAt(key, here.path, `unknown key "resources"; write cpu, memory, disk and gpus directly in a group`)
 		return
 	}
-	for _, s := range sections() {
-		for _, other := range s.rows {
-			switch {
-			case other.name != name:
-			case other.later && name != "max":
-				r.faultAt(key, here.path, "%s is not supported yet", name)
-				return
-			case s.name == "a group" || s.name == "the job" || s.name == "stop":
-				r.excused[name] = true
-				r.faultAt(key, here.path, "unknown key %s; it belongs in %s", quote(name), s.name)
-				return
-			}
-		}
-	}
 	var names []string
 	meant := ""
 	for _, row := range rows {
@@ -208,8 +195,16 @@ func (r *reader) unknown(at place, name string, key position, rows []row) {
 			}
 		}
 	}
+	if meant == "" && r.elsewhere(here.path, name, key) {
+		return
+	}
 	if meant == "" {
 		meant = near(name, names)
+	}
+	for _, row := range rows {
+		if meant == "" && near(name, row.aka) != "" {
+			meant = row.name
+		}
 	}
 	if meant == "" {
 		r.faultAt(key, here.path, "unknown key %s; the keys here are %s", quote(name), strings.Join(names, ", "))
@@ -217,6 +212,25 @@ func (r *reader) unknown(at place, name string, key position, rows []row) {
 	}
 	r.bad[at.key(meant).path] = true
 	r.faultAt(key, here.path, "unknown key %s; did you mean %q?", quote(name), meant)
+}
+
+// elsewhere refuses a key that another map of the file has.
+func (r *reader) elsewhere(path, name string, key position) bool {
+	for _, s := range r.sections {
+		for _, other := range s.rows {
+			if other.name != name {
+				continue
+			}
+			if other.later {
+				r.faultAt(key, path, "%s is not supported yet", name)
+				return true
+			}
+			r.excused[name] = true
+			r.faultAt(key, path, "unknown key %s; it belongs in %s", quote(name), s.name)
+			return true
+		}
+	}
+	return false
 }
 
 // plain refuses what makes a file say something else than it shows.

@@ -1,6 +1,7 @@
 package jobspec
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -17,11 +18,12 @@ type row struct {
 type section struct {
 	name  string // of the map, as messages say it: "a group"
 	where string // heading of the reference
+	kinds string // of job that have the whole map; "": all
 	rows  []row
 }
 
-func sectionOf[T any](name, where string, fields []field[T]) section {
-	s := section{name: name, where: where}
+func sectionOf[T any](name, where, kinds string, fields []field[T]) section {
+	s := section{name: name, where: where, kinds: kinds}
 	for _, f := range fields {
 		s.rows = append(s.rows, row{f.name, f.form, f.preset, f.meaning, f.kinds, f.later, f.aka})
 	}
@@ -30,12 +32,12 @@ func sectionOf[T any](name, where string, fields []field[T]) section {
 
 func sections() []section {
 	return []section{
-		sectionOf("the job", "The job", jobFields()),
-		sectionOf("gang", "`gang`", gangFields()),
-		sectionOf("stop", "`stop`", stopFields()),
-		sectionOf("a group", "Each of `groups`", groupFields()),
-		sectionOf("gpus", "`gpus` of a group", gpuFields()),
-		sectionOf("a constraint", "Each of `constraints`: a key and exactly one of the others", constraintFields()),
+		sectionOf("the job", "The job", "", jobFields()),
+		sectionOf("gang", "`gang`", "ml", gangFields()),
+		sectionOf("stop", "`stop`", "", stopFields()),
+		sectionOf("a group", "Each of `groups`", "", groupFields()),
+		sectionOf("gpus", "`gpus` of a group", "", gpuFields()),
+		sectionOf("a constraint", "Each of `constraints`: a key and exactly one of the others", "", constraintFields()),
 	}
 }
 
@@ -54,11 +56,8 @@ func Reference() string {
 				later = append(later, "`"+f.name+"`")
 				continue
 			}
-			kinds := f.kinds
-			if kinds == "" {
-				kinds = "all"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, f.form, f.preset, kinds, f.meaning)
+			kinds := cmp.Or(f.kinds, s.kinds, "all")
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.name, f.form, cmp.Or(f.preset, "none"), kinds, f.meaning)
 		}
 		if len(later) > 0 {
 			fmt.Fprintf(&b, "\nNot supported yet, and refused by name: %s.\n", strings.Join(later, ", "))

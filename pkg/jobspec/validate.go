@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -135,11 +134,10 @@ func timeoutAnswers() []string { return []string{"wait", "fail"} }
 
 // onlyFor words the refusal of a field that jobs of this kind do not have.
 func onlyFor(name, kinds, kind string) string {
-	message := fmt.Sprintf("%s is only for %s jobs, and this is a %s job", name, kinds, kind)
 	if name == "count" {
-		message += "; a system job runs one task on each eligible node"
+		return "a system job has no count; it runs one task on each eligible node"
 	}
-	return message
+	return fmt.Sprintf("%s is only for %s jobs, and this is a %s job", name, strings.ReplaceAll(kinds, ", ", " and "), kind)
 }
 
 func checkStop(ps *problems, stop *ohmv1.StopPolicy) {
@@ -170,7 +168,7 @@ func CheckName(what, name string) error {
 		return errors.New(what + " is empty; " + rule)
 	case len(name) > 63:
 		return fmt.Errorf("%s %s is %d characters long; %s", what, quote(name), utf8.RuneCountInString(name), rule)
-	case !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`).MatchString(name):
+	case !only(name, func(c byte) bool { return isLower(c) || isDigit(c) || c == '-' }) || name[0] == '-' || name[len(name)-1] == '-':
 		return fmt.Errorf("%s %s is not allowed; %s", what, quote(name), rule)
 	}
 	return nil
@@ -178,11 +176,27 @@ func CheckName(what, name string) error {
 
 // checkKey is the rule for the keys of labels and attributes.
 func checkKey(what, key string) error {
-	if len(key) > 63 || !regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`).MatchString(key) {
+	inner := func(c byte) bool { return isLetter(c) || isDigit(c) || strings.IndexByte("-_./", c) >= 0 }
+	outer := func(c byte) bool { return isLetter(c) || isDigit(c) }
+	if key == "" || len(key) > 63 || !only(key, inner) || !outer(key[0]) || !outer(key[len(key)-1]) {
 		return fmt.Errorf(`%s %s is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`, what, quote(key))
 	}
 	return nil
 }
+
+// only reports whether every byte of s is of a class.
+func only(s string, class func(c byte) bool) bool {
+	for i := 0; i < len(s); i++ {
+		if !class(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
+func isLower(c byte) bool  { return c >= 'a' && c <= 'z' }
+func isLetter(c byte) bool { return isLower(c) || c >= 'A' && c <= 'Z' }
 
 func printable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0

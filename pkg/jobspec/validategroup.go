@@ -3,7 +3,6 @@ package jobspec
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,7 +13,7 @@ import (
 
 func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 	if len(spec.Groups) == 0 {
-		ps.add("groups", "the job has no groups; it needs at least one")
+		ps.add("groups", "the job has no groups of tasks; it needs at least one, e.g. groups: [{name: main, …}]")
 	}
 	seen := map[string]bool{}
 	for i, g := range spec.Groups {
@@ -61,7 +60,7 @@ func checkCommand(ps *problems, at string, g *ohmv1.Group) {
 		value := g.Env[name]
 		field := at + ".env." + name
 		switch {
-		case !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name):
+		case name == "" || isDigit(name[0]) || !only(name, func(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' }):
 			ps.add(field, `env name %s is not allowed; use letters, digits and "_", with no digit first`, quote(name))
 		case strings.HasPrefix(name, "OHM_"):
 			ps.add(field, "env name %s is not allowed; names that begin with OHM_ are set by Ohm", quote(name))

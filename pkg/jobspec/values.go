@@ -1,7 +1,6 @@
 package jobspec
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -28,7 +27,7 @@ func (r *reader) text(at place, node ast.Node) (string, bool) {
 		r.fault(at, `%s has no value; write "" for empty text`, at.name)
 		return "", false
 	}
-	r.fault(at, "%s must be text, not %s", at.name, describe(node))
+	r.fault(at, "%s must be a single value, not %s", at.name, describe(node))
 	return "", false
 }
 
@@ -92,7 +91,8 @@ func (r *reader) whole(at place, node ast.Node) int32 {
 	if !ok {
 		return 0
 	}
-	digits := regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`).MatchString(s)
+	unsigned := strings.TrimPrefix(s, "-")
+	digits := unsigned != "" && only(unsigned, isDigit) && (unsigned == "0" || unsigned[0] != '0')
 	if n, is := node.(*ast.StringNode); is && digits && n.Token.Type != token.StringType {
 		r.fault(at, "%s %q is text; did you mean %s, without quotes?", at.name, s, s)
 		return 0
@@ -136,7 +136,7 @@ func (r *reader) precedence(at place, node ast.Node) int32 {
 	if n, err := strconv.ParseInt(s, 10, 32); err == nil && strconv.FormatInt(n, 10) == s {
 		return int32(n)
 	}
-	r.fault(at, "precedence %s %s, or a number from 0 to %d", quote(s), oneOf(s, names), MaxPrecedence)
+	r.fault(at, "precedence %s is not a number from 0 to %d and %s", quote(s), MaxPrecedence, oneOf(s, names))
 	return 0
 }
 

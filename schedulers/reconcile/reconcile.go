@@ -1,14 +1,48 @@
 // Package reconcile decides, from what is stored of a job and the time, what should
-// become of its slots: which need a node now, which wait, which are over. It is pure
-// and the same under every scheduler, a customer's own included: a policy only chooses
-// where.
+// become of its slots: which need a node now, which wait, which are over, which tasks
+// should stop and why. It is pure and the same under every scheduler, a customer's own
+// included: a policy only chooses where.
+//
+// By kind of job:
+//
+//	batch    each slot runs to success. A failed attempt spends the slot's retries; what
+//	         the cell did to it (node lost, drained, preempted, stopped) does not. A slot
+//	         that has none left has failed; its siblings run on to their end.
+//	ml       as batch, but a gang: its slots need nodes together or not at all, and when
+//	         one has failed for good the others are stopped. A member that is lost with
+//	         budget left is replaced alone; the others run on.
+//	service  count tasks are kept running, whatever ends.
+//	system   one task for each live, eligible node that the constraints allow.
+//
+// Tasks of an older version of a job are stopped, and a slot of the present version
+// waits for its predecessor's exit: the two never overlap.
 package reconcile
 
 import (
+	"slices"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// The states of a job.
+const (
+	Pending   = "Pending" // nothing of it runs
+	Running   = "Running"
+	Stopping  = "Stopping" // nothing will start again, but tasks are still there
+	Succeeded = "Succeeded"
+	Failed    = "Failed"
+	Stopped   = "Stopped"
+)
+
+// The kinds of jobs.
+const (
+	kindBatch  = "batch"
+	kindML     = "ml"
+	kindSystem = "system"
 )
 
 // Need is a slot that needs a node now.
@@ -16,6 +50,7 @@ type Need struct {
 	Slot    cellstate.Slot
 	Attempt int // the number that its next attempt must have
 	Group   *ohmv1.Group
+	Node    cellstate.NodeName // the only node that will do; empty: anywhere
 }
 
 // Decision is what reconcile says of one job.
@@ -24,9 +59,220 @@ type Decision struct {
 	// Wake is when more slots will need a node although nothing changes (a backoff
 	// ends, a gang times out); zero: never.
 	Wake time.Time
-	// Done is how the job ended, once nothing will ever start again under its version;
-	// the keeper writes it into the job's record.
+	// Done is how the job ended, once nothing will ever start again under its version
+	// and nothing is live; the keeper writes it into the job's record.
 	Done   *ohmv1.Outcome
 	Counts []*ohmv1.GroupCounts // by group, in the order of the job
 	State  string               // Pending | Running | Stopping | Succeeded | Failed | Stopped
+}
+
+// Job decides on one job with the default limits.
+func Job(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) Decision {
+	return Defaults().Job(s, j, now)
+}
+
+// Job decides on one job.
+func (l Limits) Job(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) Decision {
+	return l.judge(s, j, now).decision()
+}
+
+// phase is where a slot of the job's present version stands.
+type phase int
+
+const (
+	ready   phase = iota // needs a node now
+	backoff              // will need one later
+	blocked              // its older version's task is still there
+	live
+	succeeded
+	failed // for good
+)
+
+// slot is one slot of the job's present version.
+type slot struct {
+	cellstate.Slot
+	group *ohmv1.Group
+	task  *cellstate.Task    // nil: nothing is stored of it
+	node  cellstate.NodeName // of a system job: where it belongs
+	phase phase
+	until time.Time // in backoff
+}
+
+// judged is a job with all its slots looked at.
+type judged struct {
+	snapshot *cellstate.Snapshot
+	job      *cellstate.Job
+	spec     *ohmv1.JobSpec
+	now      time.Time
+	slots    []slot // by group in the order of the job, then index
+	live     int    // placements of all versions
+	timedOut bool   // the gang waited too long
+	deadline time.Time
+}
+
+func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *judged {
+	d := &judged{snapshot: s, job: j, spec: j.Record.GetSpec(), now: now}
+	for _, t := range j.Tasks {
+		if t.Placement != nil {
+			d.live++
+		}
+	}
+	if j.Record == nil || j.Record.GetDone() != nil {
+		return d
+	}
+	old := olderLive(j)
+	for _, g := range d.spec.GetGroups() {
+		if d.spec.GetKind() == kindSystem {
+			d.slots = append(d.slots, l.systemSlots(s, j, g, now)...)
+			continue
+		}
+		for i := range int(g.GetCount()) {
+			at := slot{Slot: slotOf(j, g, i), group: g}
+			at.task = j.Task(at.Slot)
+			switch {
+			case at.task != nil && at.task.Placement != nil:
+				at.phase = live
+			case runsToEnd(d.spec):
+				at.phase, at.until = l.untilSuccess(ended(at.task), int(d.spec.GetRetries()), now)
+			default:
+				at.phase, at.until = l.forEver(ended(at.task), now)
+			}
+			if at.phase == ready && old[place{g.GetName(), i}] {
+				at.phase = blocked
+			}
+			d.slots = append(d.slots, at)
+		}
+	}
+	d.gangDeadline()
+	return d
+}
+
+func slotOf(j *cellstate.Job, g *ohmv1.Group, index int) cellstate.Slot {
+	return cellstate.Slot{Namespace: j.Name.Namespace, Job: j.Name.Name, Group: g.GetName(), Index: index, Version: j.Record.GetVersion()}
+}
+
+func runsToEnd(spec *ohmv1.JobSpec) bool {
+	return spec.GetKind() == kindBatch || spec.GetKind() == kindML
+}
+
+func ended(t *cellstate.Task) []*cellstate.Ended {
+	if t == nil {
+		return nil
+	}
+	return t.Ended
+}
+
+// place is where a slot stands in its job, whatever the version.
+type place struct {
+	group string
+	index int
+}
+
+// olderLive are the places at which a task of another version is still there.
+func olderLive(j *cellstate.Job) map[place]bool {
+	var old map[place]bool
+	for _, t := range j.Tasks {
+		if t.Placement != nil && t.Slot.Version != j.Record.GetVersion() {
+			if old == nil {
+				old = map[place]bool{}
+			}
+			old[place{t.Slot.Group, t.Slot.Index}] = true
+		}
+	}
+	return old
+}
+
+// gangDeadline finds out whether a gang that has never started may still wait.
+func (d *judged) gangDeadline() {
+	gang := d.spec.GetGang()
+	if d.spec.GetKind() != kindML || gang.GetOnTimeout() != "fail" || gang.GetTimeout().AsDuration() <= 0 {
+		return
+	}
+	for _, s := range d.slots {
+		if s.task != nil && (s.task.Placement != nil || len(s.task.Ended) > 0) {
+			return
+		}
+	}
+	d.deadline = d.job.Record.GetSubmitTime().AsTime().Add(gang.GetTimeout().AsDuration())
+	d.timedOut = !d.deadline.After(d.now)
+}
+
+func (d *judged) count(p phase) (n int) {
+	for _, s := range d.slots {
+		if s.phase == p {
+			n++
+		}
+	}
+	return n
+}
+
+// over is how the job ends, or has ended; empty while something may still start.
+func (d *judged) over() string {
+	switch {
+	case runsToEnd(d.spec) && d.count(succeeded) == len(d.slots):
+		return Succeeded
+	case d.job.Record.GetStopped():
+		return Stopped
+	case d.timedOut, d.spec.GetKind() == kindML && d.count(failed) > 0:
+		return Failed
+	case d.spec.GetKind() == kindBatch && d.count(succeeded)+d.count(failed) == len(d.slots):
+		return Failed
+	}
+	return ""
+}
+
+func (d *judged) decision() Decision {
+	record := d.job.Record
+	switch {
+	case record == nil && d.live > 0:
+		return Decision{State: Stopping}
+	case record == nil:
+		return Decision{State: Stopped}
+	case record.GetDone() != nil:
+		return Decision{State: record.GetDone().GetState(), Counts: record.GetDone().GetGroups()}
+	}
+	over := d.over()
+	out := Decision{Counts: d.counts(over), State: d.state(over)}
+	if over == "" {
+		out.Needs, out.Wake = d.needs()
+	} else if d.live == 0 {
+		out.Done = &ohmv1.Outcome{State: over, Groups: out.Counts, Time: timestamppb.New(d.now)}
+	}
+	return out
+}
+
+// needs are the slots that need a node now, and when there will be more.
+func (d *judged) needs() (needs []Need, wake time.Time) {
+	var last time.Time
+	held := false
+	for _, s := range d.slots {
+		switch s.phase {
+		case ready:
+			needs = append(needs, Need{Slot: s.Slot, Attempt: s.task.Attempts() + 1, Group: s.group, Node: s.node})
+		case backoff:
+			wake = earlier(wake, s.until)
+			if s.until.After(last) {
+				last = s.until
+			}
+			held = true
+		case blocked:
+			held = true
+		}
+	}
+	if d.spec.GetKind() == kindML && held { // all of a gang's needs together
+		needs, wake = nil, last
+	}
+	if !d.deadline.IsZero() {
+		wake = earlier(wake, d.deadline)
+	}
+	slices.SortFunc(needs, func(a, b Need) int { return a.Slot.Compare(b.Slot) })
+	return needs, wake
+}
+
+// earlier is the earlier of two times of which a zero one means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,7 +145,7 @@ func detect(mountinfo []byte, name string) groups {
 
 // try makes a task's cgroups with every limit and gives them back.
 func try(g groups) error {
-	probe := g.child("probe-" + strconv.Itoa(os.Getpid()))
+	probe := g.child(fmt.Sprintf("probe-%016x", rand.Uint64()))
 	err := probe.create(limits{Memory: 1 << 30, CPUMilli: 1000, Pids: maxPids})
 	return errors.Join(err, probe.remove())
 }

@@ -39,10 +39,9 @@ type Driver struct {
 	boot       string
 	log        *zap.Logger
 
-	started chan struct{} // wakes Watch; holds one
-
-	mu    sync.Mutex
-	shims map[int]string // our own children, to be reaped: pid to task id
+	mu      sync.Mutex
+	shims   map[int]string // our own children, to be reaped: pid to task id
+	watches []*watch       // that are running
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -61,7 +60,6 @@ func New(c Config) (*Driver, error) {
 		logs:       filepath.Join(dir, "logs"),
 		executable: c.Executable,
 		log:        c.Log,
-		started:    make(chan struct{}, 1),
 		shims:      map[int]string{},
 	}
 	if d.executable == "" {
@@ -78,12 +76,19 @@ func New(c Config) (*Driver, error) {
 			return nil, err
 		}
 	}
+	// As the kernel names them: mounts below are looked for by name.
+	if d.tasks, err = filepath.EvalSymlinks(d.tasks); err != nil {
+		return nil, err
+	}
+	if d.logs, err = filepath.EvalSymlinks(d.logs); err != nil {
+		return nil, err
+	}
 	if err := d.sweepDrafts(); err != nil {
 		return nil, err
 	}
 	if c.CgroupName == "" {
 		h := fnv.New64a()
-		h.Write([]byte(dir))
+		h.Write([]byte(d.tasks))
 		c.CgroupName = fmt.Sprintf("ohm-%016x", h.Sum64())
 	}
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
@@ -181,11 +186,8 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 	if err == nil {
 		return nil
 	}
-	// The shim has said how it ended, or is dead: then the folder is to say it.
-	o, _, observeErr := d.Observe(context.Background(), t.ID)
-	if observeErr == nil && !task.Ended(o.State) {
-		observeErr = fmt.Errorf("task %s is %s after a failed start", t.ID, task.Name(o.State))
-	}
+	// The shim has written down how it ended, or is dead: then this does it.
+	_, _, observeErr := d.Observe(context.Background(), t.ID)
 	return errors.Join(err, observeErr)
 }
 
@@ -230,8 +232,7 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 	if err = write(filepath.Join(draft, specFile), sp); err != nil {
 		return held, err
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, draft, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
-	if err != nil {
+	if err = os.Rename(draft, dir); err != nil { // refused if there is one, as none is ever empty
 		return held, err
 	}
 	return held, syncDir(d.tasks)
@@ -267,7 +268,7 @@ func (d *Driver) launch(id string, held *os.File) error {
 	pid, err := d.forkShim(id, held, w)
 	w.Close()
 	if err != nil {
-		end := exit{Cause: task.StartFailed, Message: err.Error(), Ended: time.Now()}
+		end := exit{Cause: task.StartFailed, Message: err.Error(), Ended: now()}
 		return errors.Join(err, writeExit(dir, end))
 	}
 	var said report
@@ -275,9 +276,11 @@ func (d *Driver) launch(id string, held *os.File) error {
 		err = json.NewDecoder(r).Decode(&said)
 	}
 	if err == nil && said.Error == "" {
-		select {
-		case d.started <- struct{}{}:
-		default:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.shims[pid] = id
+		for _, w := range d.watches {
+			w.wake()
 		}
 		return nil
 	}
@@ -289,13 +292,10 @@ func (d *Driver) launch(id string, held *os.File) error {
 		err = errors.New(said.Error)
 	}
 	reap(pid)
-	d.mu.Lock()
-	delete(d.shims, pid)
-	d.mu.Unlock()
 	return err
 }
 
-// forkShim starts the shim and remembers that it is ours to reap.
+// forkShim starts the shim with the lock and the starter's end of the report.
 func (d *Driver) forkShim(id string, held, report *os.File) (pid int, err error) {
 	dir := d.folder(id)
 	log, err := os.OpenFile(filepath.Join(dir, shimLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -308,8 +308,6 @@ func (d *Driver) forkShim(id string, held, report *os.File) (pid int, err error)
 		return 0, err
 	}
 	defer null.Close()
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	pid, err = syscall.ForkExec(d.executable, []string{"ohm", verbShim, dir}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{reexecuted + "=1"},
@@ -319,7 +317,6 @@ func (d *Driver) forkShim(id string, held, report *os.File) (pid int, err error)
 	if err != nil {
 		return 0, fmt.Errorf("start the shim of task %s: %w", id, err)
 	}
-	d.shims[pid] = id
 	return pid, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 	exitFile   = "exit.json"
 	exitSpare  = "exit.spare" // room for exit.json, so that a full disk hides no exit code
 	killedFile = "killed"
+	graveFile  = "grave" // locked by whoever writes exit.json in the shim's place
 	scratchDir = "scratch"
 	shimLog    = "shim.log"
 )
@@ -53,6 +55,7 @@ type state struct {
 	Shim    process
 	Init    process
 	Command process // Pid 0: not started yet
+	Cgroups groups
 	Started time.Time
 }
 
@@ -123,6 +126,9 @@ func alive(dir string) (bool, error) {
 	return held, err
 }
 
+// now is the time as it comes back from a file.
+func now() time.Time { return time.Now().UTC().Round(0) }
+
 func read[T any](path string) (v T, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -188,6 +194,68 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// Folders in the making and in the unmaking, beside those of the tasks.
+const (
+	draftPrefix = ".draft-"
+	gonePrefix  = ".gone-"
+)
+
+// sweepDrafts removes what starts and removals left that were cut short.
+func (d *Driver) sweepDrafts() error {
+	entries, err := os.ReadDir(d.tasks)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(d.tasks, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), gonePrefix):
+		case strings.HasPrefix(e.Name(), draftPrefix):
+			info, err := e.Info()
+			if err != nil || time.Since(info.ModTime()) < time.Minute {
+				continue // it may not have its lock yet
+			}
+			if held, err := alive(path); held || err != nil && !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+		default:
+			continue
+		}
+		if err := discard(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes a folder and never what is mounted in it.
+func discard(dir string) error {
+	if err := discardMounts(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// discardMounts unmounts what is mounted below dir.
+func discardMounts(dir string) error {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var points []string
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(unescape(f[4]), dir+"/") {
+			points = append(points, unescape(f[4]))
+		}
+	}
+	for _, point := range slices.Backward(points) {
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmount %s: %w", point, err)
+		}
+	}
+	return nil
 }
 
 func exists(path string) bool {

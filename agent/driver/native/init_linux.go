@@ -138,7 +138,7 @@ func end(namespace bool) error {
 		if namespace {
 			// All but this process; there may be none.
 			_ = syscall.Kill(-1, syscall.SIGKILL)
-		} else if err := killBelow(me); err != nil {
+		} else if err := kill(me); err != nil {
 			return err
 		}
 		for {
@@ -155,32 +155,6 @@ func end(namespace bool) error {
 			return err
 		}
 	}
-}
-
-// killBelow kills all descendants of root. They are stopped first, so that none forks
-// away from under the eyes.
-func killBelow(root process) error {
-	stopped := map[process]bool{}
-	for {
-		below, err := descendants(root)
-		if err != nil {
-			return err
-		}
-		news := false
-		for _, p := range below {
-			if !stopped[p] {
-				stopped[p], news = true, true
-				_ = p.signal(syscall.SIGSTOP) // one that is gone by now needs nothing
-			}
-		}
-		if !news {
-			break
-		}
-	}
-	for p := range stopped {
-		_ = p.signal(syscall.SIGKILL)
-	}
-	return nil
 }
 
 // launch starts the command, born in its cgroups, as the leader of a session of its own.

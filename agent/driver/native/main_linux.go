@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,12 @@ const reexecuted = "OHM_NATIVE_REEXECUTED"
 // Main runs a hidden verb (Hidden says whether args are one) and returns the exit code
 // of the process.
 func Main(args []string) int {
+	if !Hidden(args) {
+		return 2
+	}
 	var err error
+	// What ps calls it; that it works is of no account.
+	_ = os.WriteFile("/proc/self/comm", []byte("ohm-"+strings.TrimPrefix(args[0], "native-")), 0)
 	switch {
 	case len(args) == 2 && args[0] == verbShim:
 		err = shim(args[1])
@@ -26,7 +32,7 @@ func Main(args []string) int {
 	case len(args) == 1 && args[0] == verbProbe:
 		err = isolate()
 	default:
-		err = fmt.Errorf("%q is for this program's own use", args)
+		err = fmt.Errorf("%s is for this program's own use", args[0])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

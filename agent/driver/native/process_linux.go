@@ -106,32 +106,82 @@ func processes() ([]stat, error) {
 	return all, nil
 }
 
-// descendants are the living processes below root, parents first. As every orphan of a
-// task falls to its init or shim, these are all of the task that there are. A chain of
-// parents can be wrong only while a pid on it changes hands, which the start times show:
-// a child never started before its parent.
-func descendants(root process) ([]process, error) {
+// family is a process and the living ones below it, as they were seen at one moment.
+// As every orphan of a task falls to its init or shim, these are all of the task.
+type family struct {
+	root  process
+	below []process      // parents first
+	start map[int]uint64 // of root and of all below, dead ones too, by pid
+}
+
+func familyOf(root process) (family, error) {
+	f := family{root: root, start: map[int]uint64{root.Pid: root.Start}}
 	all, err := processes()
-	if err != nil {
-		return nil, err
+	if err != nil || !root.lives() {
+		return f, err
 	}
 	children := map[int][]stat{}
 	for _, s := range all {
 		children[s.Parent] = append(children[s.Parent], s)
 	}
-	var found []process
-	for queue := []process{root}; len(queue) > 0; queue = queue[1:] {
-		for _, c := range children[queue[0].Pid] {
-			if c.Start < queue[0].Start {
+	for queue := []int{root.Pid}; len(queue) > 0; queue = queue[1:] {
+		for _, c := range children[queue[0]] {
+			if f.start[c.Pid] != 0 {
 				continue
 			}
-			queue = append(queue, c.process) // a zombie leader may still have children
+			f.start[c.Pid] = c.Start
+			queue = append(queue, c.Pid) // a dead one may still have children
 			if !c.dead() {
-				found = append(found, c.process)
+				f.below = append(f.below, c.process)
 			}
 		}
 	}
-	return found, nil
+	return f, nil
+}
+
+// signal sends sig to a process below the root, if it is there and still below it: pids may
+// have changed hands while the family was looked at.
+func (f family) signal(p process, sig syscall.Signal) {
+	pidfd, err := p.open()
+	if err != nil {
+		return
+	}
+	defer unix.Close(pidfd)
+	for pid := p.Pid; pid != f.root.Pid; {
+		s, err := readStat(pid)
+		if err != nil || s.Start != f.start[pid] {
+			return
+		}
+		pid = s.Parent
+	}
+	if f.root.lives() {
+		_ = unix.PidfdSendSignal(pidfd, sig, nil, 0) // it may have ended by now
+	}
+}
+
+// kill kills all below root. They are stopped first, so that none forks away from under
+// the eyes; whoever needs to know looks again.
+func kill(root process) error {
+	stopped := map[process]bool{}
+	for {
+		f, err := familyOf(root)
+		if err != nil {
+			return err
+		}
+		news := false
+		for _, p := range f.below {
+			if !stopped[p] {
+				stopped[p], news = true, true
+				f.signal(p, syscall.SIGSTOP)
+			}
+		}
+		if !news {
+			for _, p := range f.below {
+				f.signal(p, syscall.SIGKILL)
+			}
+			return nil
+		}
+	}
 }
 
 // nodePid is the pid, in this pid namespace, of root's child that calls itself local in

@@ -36,7 +36,7 @@ func shim(dir string) error {
 	starter := os.NewFile(shimReport, "starter")
 	t := &tended{dir: dir}
 	end := t.run(starter)
-	end.Ended = time.Now()
+	end.Ended = now()
 	err := writeExit(dir, end)
 	if end.Cause == task.StartFailed {
 		_ = json.NewEncoder(starter).Encode(report{Error: end.Message}) // it may be gone
@@ -69,12 +69,12 @@ func (t *tended) run(starter io.WriteCloser) exit {
 	go func() { init <- reap(pid) }() // ended is waited for before run returns
 
 	// From here on the init is there, and is waited for.
-	var said word
-	if err = in.Decode(&said); err == nil && said.Error != "" {
-		err = errors.New(said.Error)
+	var first word
+	if err = in.Decode(&first); err == nil && first.Error != "" {
+		err = errors.New(first.Error)
 	}
 	if err == nil {
-		err = t.began(pid, said.Pid)
+		err = t.began(pid, first.Pid)
 	}
 	if err == nil {
 		err = out.Encode(word{})
@@ -88,12 +88,14 @@ func (t *tended) run(starter io.WriteCloser) exit {
 	starter.Close()
 
 	var last word
-	_ = in.Decode(&last) // that it said nothing is told by last itself
+	said := make(chan struct{})
+	go func() { _ = in.Decode(&last); close(said) }() // that it said nothing is told by last itself
+	before := t.oomsBefore(said)
 	status := <-init
 	if err := t.sweep(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	return t.verdict(last, status)
+	return t.verdict(last, status, before)
 }
 
 // prepare makes what the init and the command need.
@@ -107,6 +109,7 @@ func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
 	if t.state.Shim, err = self(); err != nil {
 		return nil, nil, err
 	}
+	t.state.Cgroups = t.spec.Cgroups
 	if err := write(filepath.Join(t.dir, stateFile), t.state); err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +180,7 @@ func (t *tended) began(init, command int) error {
 	if err != nil {
 		return err
 	}
-	t.state.Started = time.Now()
+	t.state.Started = now()
 	return write(filepath.Join(t.dir, stateFile), t.state)
 }
 
@@ -190,20 +193,46 @@ func (t *tended) sweep() error {
 	return errors.Join(err, end(false))
 }
 
+// recently is how old a kill for memory may at least be that explains the command's end.
+const recently = time.Second
+
+// oomsBefore waits until the init has spoken, and returns how many processes of the task
+// had been killed for memory some time (recently, to twice that) before.
+func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
+	if t.spec.Cgroups.Memory == "" || t.spec.Limits.Memory == 0 {
+		<-said
+		return 0
+	}
+	tick := time.NewTicker(recently)
+	defer tick.Stop()
+	for last := int64(0); ; {
+		select {
+		case <-said:
+			return before
+		case <-tick.C:
+			before, last = last, t.spec.Cgroups.ooms()
+		}
+	}
+}
+
 // verdict says how the task ended. A command that the kernel killed for its memory looks
-// like one that somebody killed; the group's counter tells them apart, unless it was the
-// driver itself that killed it.
-func (t *tended) verdict(last word, init syscall.WaitStatus) exit {
-	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: t.spec.Cgroups.ooms() > 0}
+// like one that somebody killed; that the group's counter has just gone up tells them apart,
+// unless it was the driver itself that killed it.
+func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit {
+	ooms := t.spec.Cgroups.ooms()
+	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
 	status := syscall.WaitStatus(last.Status)
 	switch {
 	case !last.Ended && init.Signaled():
 		e.Cause, e.Signal, e.Message = task.Signalled, int(syscall.SIGKILL), "the task's init was killed"
 	case !last.Ended:
 		e.Cause, e.Message = task.UnknownExit, fmt.Sprintf("the task's init failed with %d", init.ExitStatus())
-	case status.Signaled() && status.Signal() == syscall.SIGKILL && e.OOM && !exists(filepath.Join(t.dir, killedFile)):
+	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !exists(filepath.Join(t.dir, killedFile)):
 		e.Cause, e.Signal = task.OOMKilled, int(syscall.SIGKILL)
-		e.Message = fmt.Sprintf("killed for memory at its limit of %d bytes", t.spec.Limits.Memory)
+		e.Message = "killed for want of memory"
+		if t.spec.Limits.Memory > 0 {
+			e.Message = fmt.Sprintf("killed for memory at its limit of %d bytes", t.spec.Limits.Memory)
+		}
 	case status.Signaled():
 		e.Cause, e.Signal = task.Signalled, int(status.Signal())
 	default:

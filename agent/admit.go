@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// verdict of the admission on one task.
+type verdict struct {
+	ok    bool   // it may start
+	never bool   // it does not fit this node, whatever ends
+	why   string // where it is not ok
+}
+
+// admit says which of the fresh tasks may start beside those that are alive, each beside
+// those before it too (A3). It is the cell's own rule, asked about what is true on the
+// machine, and not about what is recorded.
+func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) ([]verdict, error) {
+	txn := &cellstate.Txn{ID: "admission"}
+	for i, p := range fresh {
+		txn.Claims = append(txn.Claims, cellstate.Claim{
+			Slot: stand(i), Attempt: 1, Node: cellstate.NodeName(facts.GetName()),
+			Resources: p.GetResources(), GPUs: p.GetGpus(), Ports: p.GetPorts(),
+		})
+	}
+	now, err := row(facts, alive)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]verdict, len(fresh))
+	fit, conflicts := cellstate.Admit(now, txn)
+	for _, i := range fit {
+		verdicts[i].ok = true
+	}
+	if len(conflicts) == 0 {
+		return verdicts, nil
+	}
+	empty, err := row(facts, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range conflicts {
+		v := &verdicts[c.Claim]
+		alone := &cellstate.Txn{ID: txn.ID, Claims: txn.Claims[c.Claim : c.Claim+1]}
+		if _, wrong := cellstate.Admit(empty, alone); len(wrong) > 0 {
+			v.never = true
+			v.why = fmt.Sprintf("it does not fit this node: %s %s", wrong[0].Reason, wrong[0].Dimension)
+			if wrong[0].Wanted != "" {
+				v.why += fmt.Sprintf(", wanted %s, there is %s", wrong[0].Wanted, wrong[0].Free)
+			}
+			continue
+		}
+		v.why = "waits until what is ending on the node has given back " + c.Dimension
+	}
+	return verdicts, nil
+}
+
+// row is the node as it is: every placement is charged in full, since what is evicted
+// and what it makes room for cannot run at the same time.
+func row(facts *ohmv1.Node, alive []*ohmv1.Placement) (*cellstate.Node, error) {
+	name := cellstate.NodeName(facts.GetName())
+	records := []cellstate.Change{{Key: cellstate.NodeKey(name), Value: facts, Revision: 1}}
+	for i, p := range alive {
+		slot := stand(i) // of one slot several attempts may be alive here
+		records = append(records, cellstate.Change{
+			Key: slot.PlacementKey(), Revision: 1,
+			Value: &ohmv1.Placement{
+				Slot: slot.Proto(), Node: facts.GetName(),
+				Resources: p.GetResources(), Gpus: p.GetGpus(), Ports: p.GetPorts(),
+			},
+		})
+	}
+	s, err := cellstate.NewSnapshot(1, records, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.Node(name), nil
+}
+
+func stand(i int) cellstate.Slot {
+	return cellstate.Slot{Namespace: "node", Job: "alive", Group: "task", Index: i, Version: 1}
+}

@@ -1,0 +1,206 @@
+// Package agent makes the cell's placements true on one node.
+//
+// It holds one session with a server, which tells it the assignments of its node, and
+// works by level: it compares what is desired with what its driver sees on the machine,
+// does one step for each task that is not as it should be, reports, and looks again.
+// What to do is decided by pure functions (decide, admit); one loop acts.
+//
+// What must hold:
+//
+//	A1  nothing is started or stopped before the server has said, to this process, what
+//	    is desired
+//	A2  an attempt runs once: what has run is never started again, whatever was lost
+//	A3  a task starts only where it fits beside everything that is alive on the node,
+//	    stopping processes included
+//	A4  what is alive and not desired is ended
+//	A5  an end is written down before it is reported, and reported on every session until
+//	    the server has released the task
+//	A6  the agent's own end, and the server's absence, leave the tasks as they are
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"math"
+	mathrand "math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/journal"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Config of an agent. Durations and counts that are zero get the default named.
+type Config struct {
+	Node   *ohmv1.Node // the machine's facts; driver and capabilities are added
+	Driver driver.Driver
+	Conn   grpc.ClientConnInterface // to a server; see DialOptions
+	Dir    string                   // existing folder of the journal; empty: none is kept
+	Log    *zap.Logger              // none: silence
+
+	Heartbeat   time.Duration // until the server asks for another one; 10 s
+	Answer      time.Duration // for the server to say what is desired, then another session is tried; 30 s
+	Backoff     time.Duration // longest pause between two sessions; 5 s
+	Batch       time.Duration // that a report may wait for others; 20 ms
+	Repeat      time.Duration // until an end that was not released is reported again; 30 s
+	Resync      time.Duration // between two looks at the whole machine; 5 s
+	StepTimeout time.Duration // of one step of one task; 3 min
+	Steps       int           // at the same time; 16
+	LogPushes   int           // at the same time; 64
+	LogPoll     time.Duration // between two looks for more of a log that is followed; 200 ms
+	KeepLogs    int           // of so many ended tasks; 100
+	KeepLogsFor time.Duration // and no longer than this; 24 h
+}
+
+func (c *Config) fill() {
+	for d, otherwise := range map[*time.Duration]time.Duration{
+		&c.Heartbeat: 10 * time.Second, &c.Answer: 30 * time.Second, &c.Backoff: 5 * time.Second,
+		&c.Batch: 20 * time.Millisecond, &c.Repeat: 30 * time.Second, &c.Resync: 5 * time.Second,
+		&c.StepTimeout: 3 * time.Minute, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
+	} {
+		if *d <= 0 {
+			*d = otherwise
+		}
+	}
+	for n, otherwise := range map[*int]int{&c.Steps: 16, &c.LogPushes: 64, &c.KeepLogs: 100} {
+		if *n <= 0 {
+			*n = otherwise
+		}
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	node := proto.CloneOf(c.Node)
+	node.Driver, node.Capabilities = c.Driver.Name(), c.Driver.Capabilities()
+	node.Attributes = maps.Clone(node.Attributes)
+	if node.Attributes == nil {
+		node.Attributes = map[string]string{}
+	}
+	node.Attributes["driver"] = node.Driver
+	c.Node = node
+	c.Log = c.Log.With(zap.String("node", node.GetName()))
+}
+
+// Agent of one node.
+type Agent struct {
+	Config
+	nodes   ohmv1.NodesClient
+	inbox   chan *ohmv1.ServerMessage // from the session to the loop, in order
+	outbox  *outbox
+	acted   atomic.Int64  // the last revision that the loop took over
+	running atomic.Int64  // tasks alive on the node
+	bell    chan struct{} // rings when there are hints; holds one
+
+	mu    sync.Mutex
+	hints map[string]bool // tasks whose observation may have changed
+}
+
+// New makes an agent; Run does its work.
+func New(c Config) *Agent {
+	c.fill()
+	return &Agent{
+		Config: c,
+		nodes:  ohmv1.NewNodesClient(c.Conn),
+		inbox:  make(chan *ohmv1.ServerMessage),
+		outbox: newOutbox(),
+		bell:   make(chan struct{}, 1),
+		hints:  map[string]bool{},
+	}
+}
+
+// Running is how many tasks were alive on the node when the agent last looked.
+func (a *Agent) Running() int { return int(a.running.Load()) }
+
+// Run works until ctx ends, and then returns nil and leaves the tasks as they are (A6).
+// An error says that the agent could not begin.
+func (a *Agent) Run(ctx context.Context) error {
+	var book *journal.Journal
+	if a.Dir != "" {
+		var err error
+		if book, err = journal.Open(filepath.Join(a.Dir, "journal"), a.Log); err != nil {
+			return err
+		}
+	}
+	l := newLoop(a, book)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.sessions(ctx) })
+	g.Go(func() error { return a.watch(ctx) })
+	g.Go(func() error { return l.run(ctx) })
+	err := g.Wait()
+	if book != nil {
+		err = errors.Join(err, book.Close())
+	}
+	return err
+}
+
+// watch passes the driver's hints on.
+func (a *Agent) watch(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := a.Driver.Watch(ctx, a.hint)
+		if ctx.Err() == nil {
+			a.Log.Warn("the driver's watch ended", zap.Error(err))
+			pause(ctx, time.Second)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) hint(id string) {
+	a.mu.Lock()
+	a.hints[id] = true
+	a.mu.Unlock()
+	ring(a.bell)
+}
+
+func (a *Agent) takeHints() map[string]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.hints) == 0 {
+		return nil
+	}
+	taken := a.hints
+	a.hints = map[string]bool{}
+	return taken
+}
+
+// ring wakes whoever waits on a bell that holds one.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// jitter is a duration between that part of d and d, so that many agents do not do the
+// same thing at the same time.
+func jitter(d time.Duration, part float64) time.Duration {
+	return time.Duration(float64(d) * (part + (1-part)*mathrand.Float64()))
+}
+
+// backoff is the pause after so many failures in a row (from 1): it doubles up to a limit.
+func backoff(first, limit time.Duration, failures int) time.Duration {
+	return min(limit, time.Duration(float64(first)*math.Pow(2, float64(min(failures, 30)-1))))
+}
+
+// newSession names a session.
+func newSession() string { return rand.Text() }

@@ -1,0 +1,331 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+func TestLife(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		hello := w.session().hello
+		equal(t, "driver", hello.GetNode().GetDriver(), "fake")
+		equal(t, "capabilities", hello.GetNode().GetCapabilities(), []string{"pretending"})
+		equal(t, "attributes", hello.GetNode().GetAttributes(), map[string]string{"driver": "fake"})
+		a := assignment("a", 1000, func(a *ohmv1.Assignment) { a.Placement.Gpus = []*ohmv1.DeviceShare{{Id: "g1", Milli: 500}} })
+		w.complete(a)
+		equal(t, "calls", w.m.did(), []string{"start " + a.Id})
+		equal(t, "last", task.Name(w.last(a.Id).GetState()), "Running")
+		equal(t, "pid", w.last(a.Id).GetPid(), 1000)
+		equal(t, "alive", w.agent.Running(), 1)
+		told := w.m.procs[a.Id].task
+		equal(t, "command", told.Command, a.Command)
+		equal(t, "env", told.Env, a.Env)
+		equal(t, "cpu", told.Resources.GetCpuMilli(), 1000)
+		equal(t, "gpus", told.GPUs[0].GetId(), "g1")
+		w.m.exit(a.Id, 3)
+		w.pass(time.Second)
+		equal(t, "told", strings.Join(w.told(a.Id), ", "), "Running, Failed Exited")
+		equal(t, "exit code", w.last(a.Id).GetExitCode(), 3)
+		equal(t, "calls until it is released", w.m.did(), nil)
+		w.incremental([]string{a.Id})
+		equal(t, "calls", w.m.did(), []string{"remove " + a.Id})
+		if w.m.logs[a.Id] == nil {
+			t.Error("its logs are gone")
+		}
+		equal(t, "alive", w.agent.Running(), 0)
+	})
+}
+
+// TestSlowStart sees each state reported on its own.
+func TestSlowStart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.m.slow = 3 * time.Second
+		w.start()
+		a := assignment("a", 1000)
+		w.complete(a)
+		equal(t, "told", w.told(a.Id), []string{"Starting"})
+		w.pass(3 * time.Second)
+		equal(t, "told", w.told(a.Id), []string{"Starting", "Running"})
+	})
+}
+
+func TestStop(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cause string
+		do    func(w *world, id string) // while it runs, before it is to be stopped
+		calls string
+		want  string
+	}{
+		{"heeds the signal", task.Stop, nil, "signal 15", "Stopped Stopped"},
+		{"drained", task.Drained, nil, "signal 15", "Stopped Drained"},
+		{"preempted", task.Preempted, nil, "signal 15", "Stopped Preempted"},
+		{"timed out, says the server", task.TimedOut, nil, "signal 15", "Failed TimedOut"},
+		{"does not heed it", task.Stop, func(w *world, id string) { w.m.stubborn[id] = true }, "signal 15, kill", "Stopped Stopped"},
+		{"had ended before", task.Stop, func(w *world, id string) { w.m.exit(id, 0) }, "", "Succeeded Exited"},
+		{"had failed unseen", task.Stop, func(w *world, id string) {
+			w.m.quiet = true
+			w.m.end(id, driver.Observation{Cause: task.OOMKilled, Signal: 9})
+		}, "signal 15", "Failed OOMKilled"},
+		{"the signal fails once", task.Stop, func(w *world, id string) {
+			w.m.badSignal[id] = errors.New("no")
+			time.AfterFunc(700*time.Millisecond, func() { w.m.locked(func() { delete(w.m.badSignal, id) }) })
+		}, "signal 15, signal 15", "Stopped Stopped"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				a := assignment("a", 1000)
+				w.complete(a)
+				w.m.did()
+				if c.do != nil {
+					c.do(w, a.Id)
+					w.pass(time.Millisecond)
+				}
+				w.incremental(nil, assignment("a", 1000, stopFor(c.cause)))
+				if w.m.stubborn[a.Id] {
+					equal(t, "within the grace", task.Name(w.last(a.Id).GetState()), "Stopping")
+					w.pass(9 * time.Second)
+					equal(t, "within the grace", task.Name(w.last(a.Id).GetState()), "Stopping")
+				}
+				w.pass(10 * time.Second)
+				calls := strings.ReplaceAll(strings.Join(w.m.did(), ", "), a.Id+" ", "")
+				equal(t, "calls", strings.ReplaceAll(calls, " "+a.Id, ""), c.calls)
+				said := w.told(a.Id)
+				equal(t, "end", said[len(said)-1], c.want)
+				// A wish that is taken back comes too late.
+				w.incremental(nil, a)
+				equal(t, "calls", w.m.did(), nil)
+				equal(t, "end", task.Name(w.last(a.Id).GetState()), strings.Fields(c.want)[0])
+			})
+		})
+	}
+}
+
+func TestStopBeforeStart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a := assignment("a", 1000, stopFor(task.Drained))
+		w.complete(a)
+		equal(t, "told", w.told(a.Id), []string{"Stopped Drained"})
+		equal(t, "calls", w.m.did(), nil)
+	})
+}
+
+func TestMaxRuntime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.Resync = time.Hour // its own timer wakes it
+		w.start()
+		a := assignment("a", 1000, maxRuntime(time.Minute))
+		w.complete(a)
+		w.pass(58 * time.Second)
+		equal(t, "calls", w.m.did(), []string{"start " + a.Id})
+		w.pass(2 * time.Second)
+		equal(t, "calls", w.m.did(), []string{"signal " + a.Id + " 15"})
+		said := w.told(a.Id)
+		equal(t, "end", said[len(said)-1], "Failed TimedOut")
+	})
+}
+
+// TestLimitPassedMeanwhile: the limit holds for a task whose agent was away.
+func TestLimitPassedMeanwhile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a := assignment("a", 1000, maxRuntime(time.Minute))
+		w.complete(a)
+		w.halt()
+		w.pass(time.Hour)
+		w.m.did()
+		w.start().complete(a)
+		equal(t, "calls", w.m.did(), []string{"signal " + a.Id + " 15"})
+		equal(t, "end", w.last(a.Id).GetCause(), task.TimedOut)
+	})
+}
+
+func TestFailedStart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := assignment("a", 1000)
+		w.m.noStart[a.Id] = errors.New("no such file")
+		w.start()
+		w.complete(a)
+		w.pass(time.Minute)
+		equal(t, "calls", w.m.did(), []string{"start " + a.Id})
+		equal(t, "end", w.last(a.Id).GetState(), task.Failed)
+		equal(t, "cause", w.last(a.Id).GetCause(), task.StartFailed)
+		equal(t, "message", w.last(a.Id).GetMessage(), "no such file")
+		w.halt()
+		delete(w.m.noStart, a.Id)
+		w.start().complete(a)
+		equal(t, "calls of the next agent", w.m.did(), nil)
+		equal(t, "told by it", w.told(a.Id), []string{"Failed StartFailed"})
+	})
+}
+
+// TestAsksFirst is field cases 61 and 62: an agent does nothing before it knows what is
+// desired, and ends what is not.
+func TestAsksFirst(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a, b, c := assignment("a", 1000), assignment("b", 1000), assignment("c", 1000)
+		w.complete(a, b, c)
+		w.halt()
+		w.m.stubborn[c.Id] = true
+		w.m.put(driver.Task{ID: "nobody.knows.this.0.task"})
+		w.m.exit(b.Id, 0) // while no agent is there
+		w.m.did()
+		w.away = true
+		w.start()
+		w.pass(time.Minute)
+		equal(t, "calls while nothing is known", w.m.did(), nil)
+		w.locked(func() { w.away = false })
+		w.pass(10 * time.Second)
+		equal(t, "calls before Complete", w.m.did(), nil)
+		w.complete(a)
+		w.pass(10 * time.Second)
+		equal(t, "left", w.m.knows(), []string{a.Id})
+		for _, call := range w.m.did() {
+			if strings.Contains(call, a.Id) || strings.HasPrefix(call, "start") {
+				t.Errorf("did %q", call)
+			}
+		}
+		equal(t, "told", w.told(a.Id), []string{"Running"})
+	})
+}
+
+// TestNeverAgain is field cases 46 and 62: what ran is not run again, also if the machine
+// has lost every trace of it.
+func TestNeverAgain(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.start()
+			done, runs, failed := assignment("done", 100), assignment("runs", 100), assignment("failed", 100)
+			w.complete(done, runs, failed)
+			w.m.exit(done.Id, 0)
+			w.m.exit(failed.Id, 7)
+			w.pass(time.Second)
+			w.halt()
+			w.m.did()
+			if lost {
+				clear(w.m.procs)
+			}
+			w.start().complete(done, runs, failed)
+			w.pass(time.Minute)
+			equal(t, "calls", w.m.did(), nil)
+			equal(t, "done", w.last(done.Id).GetState(), task.Succeeded)
+			equal(t, "failed", w.last(failed.Id).GetExitCode(), 7)
+			if lost {
+				equal(t, "what ran", w.last(runs.Id).GetCause(), task.UnknownExit)
+			} else {
+				equal(t, "what runs", w.last(runs.Id).GetState(), task.Running)
+			}
+		})
+	}
+}
+
+// TestTornJournal is field case 66: without its journal the agent learns all from the machine.
+func TestTornJournal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		done, runs, stops := assignment("done", 100), assignment("runs", 100), assignment("stops", 100)
+		w.complete(done, runs, stops)
+		w.m.exit(done.Id, 0)
+		w.incremental(nil, assignment("stops", 100, stopFor(task.Drained)))
+		w.halt()
+		path := filepath.Join(w.config.Dir, "journal")
+		data, err := os.ReadFile(path)
+		if err != nil || len(data) == 0 {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, make([]byte, len(data)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.m.did()
+		w.start().complete(done, runs, assignment("stops", 100, stopFor(task.Drained)))
+		equal(t, "calls", w.m.did(), nil)
+		equal(t, "done", w.told(done.Id), []string{"Succeeded Exited"})
+		equal(t, "runs", w.told(runs.Id), []string{"Running"})
+		equal(t, "stopped", w.told(stops.Id), []string{"Stopped Drained"})
+		if _, err := os.Stat(path + ".damaged"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestBlind: a task that cannot be observed is left alone, and hides no other.
+func TestBlind(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a, b := assignment("a", 1000), assignment("b", 1000)
+		w.complete(a)
+		w.m.did()
+		w.m.locked(func() { w.m.unseen[a.Id] = errors.New("broken") })
+		w.m.locked(func() { w.m.unseen[b.Id] = errors.New("broken, too") })
+		w.pass(time.Minute)
+		w.incremental([]string{a.Id}, b, assignment("c", 1000), assignment("d", 4000))
+		w.pass(time.Minute)
+		equal(t, "calls", w.m.did(), []string{"start " + assignment("c", 0).Id})
+		w.m.locked(func() { clear(w.m.unseen) })
+		w.pass(time.Minute)
+		equal(t, "left", w.m.knows(), []string{b.Id, assignment("c", 0).Id})
+	})
+}
+
+// TestShutdown: the agent's end leaves the tasks and loses no start that was under way.
+func TestShutdown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a, b := assignment("a", 1000), assignment("b", 1000)
+		w.complete(a)
+		w.m.locked(func() { w.m.slow = 10 * time.Second })
+		w.incremental(nil, b)
+		w.halt()
+		equal(t, "calls", w.m.did(), []string{"start " + a.Id, "start " + b.Id})
+		equal(t, "left", w.m.knows(), []string{a.Id, b.Id})
+		w.m.procs = map[string]*proc{} // only the journal tells
+		w.start().complete(a, b)
+		equal(t, "calls", w.m.did(), nil)
+		equal(t, "told", w.told(b.Id), []string{"Failed UnknownExit"})
+	})
+}
+
+func TestStepsAreBounded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.m.slow = time.Second
+		w.config.Steps = 3
+		w.start()
+		var all []*ohmv1.Assignment
+		for _, c := range "abcdefghij" {
+			all = append(all, assignment(string(c), 100))
+		}
+		w.complete(all...)
+		w.pass(5 * time.Second)
+		equal(t, "starts at the same time", w.m.most, 3)
+		equal(t, "started", len(w.m.knows()), 10)
+	})
+}
+
+func TestNoFolder(t *testing.T) {
+	a := New(Config{Node: &ohmv1.Node{Name: "n"}, Driver: newMachine(), Dir: filepath.Join(t.TempDir(), "missing")})
+	if err := a.Run(t.Context()); err == nil {
+		t.Error("an agent runs without its folder")
+	}
+}
+
+func TestNoJournal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.Dir = ""
+		w.start()
+		a := assignment("a", 1000)
+		w.complete(a)
+		equal(t, "told without a journal", task.Name(w.last(a.Id).GetState()), "Running")
+	})
+}

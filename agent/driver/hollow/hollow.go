@@ -1,0 +1,277 @@
+// Package hollow runs tasks that are not there: a driver for nodes that exist only to be
+// scheduled on, thousands of them in one process.
+//
+// A hollow task is a few numbers, and how it stands follows from them and the time, so it
+// costs no process, no goroutine and no timer. It runs until it is stopped; its environment
+// may ask for more:
+//
+//	OHM_HOLLOW_SECONDS  it ends by itself after so many seconds ("0.5")
+//	OHM_HOLLOW_EXIT     with this exit code, 0 to 255; default 0
+//
+// Its command is never looked at. Any signal that would end a process without a handler
+// ends it. The driver's value is the machine: an agent that starts again finds its tasks
+// in the same value, and they are gone with it.
+package hollow
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// The environment that a hollow task obeys.
+const (
+	EnvSeconds = "OHM_HOLLOW_SECONDS"
+	EnvExit    = "OHM_HOLLOW_EXIT"
+)
+
+// maxSeconds is what a time.Duration can hold.
+const maxSeconds = 9e9
+
+// Driver is one hollow node.
+type Driver struct {
+	mu      sync.Mutex
+	tasks   map[string]*hollow
+	logs    map[string]bool // tasks whose logs are kept
+	watches map[chan<- struct{}]bool
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes a node without tasks.
+func New() *Driver {
+	return &Driver{tasks: map[string]*hollow{}, logs: map[string]bool{}, watches: map[chan<- struct{}]bool{}}
+}
+
+// hollow is one task: when it started, and how and when it ends if nobody ends it before.
+type hollow struct {
+	started time.Time
+	ends    time.Time // zero: never by itself
+	end     driver.Observation
+}
+
+// observe is how the task stands at that time.
+func (h *hollow) observe(id string, at time.Time) driver.Observation {
+	if h.ends.IsZero() || at.Before(h.ends) {
+		return driver.Observation{ID: id, State: task.Running, Started: h.started}
+	}
+	o := h.end
+	o.ID, o.Started, o.Ended = id, h.started, h.ends
+	return o
+}
+
+// plan makes the task of what its environment asks for.
+func plan(t driver.Task, at time.Time) (*hollow, error) {
+	h := &hollow{started: at, end: driver.Observation{State: task.Succeeded, Cause: task.Exited}}
+	if s, ok := t.Env[EnvExit]; ok {
+		code, err := strconv.Atoi(s)
+		if err != nil || code < 0 || code > 255 {
+			return nil, fmt.Errorf("%s=%s is no exit code", EnvExit, s)
+		}
+		if h.end.ExitCode = code; code != 0 {
+			h.end.State = task.Failed
+		}
+	}
+	if s, ok := t.Env[EnvSeconds]; ok {
+		after, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(after >= 0 && after <= maxSeconds) {
+			return nil, fmt.Errorf("%s=%s is no number of seconds", EnvSeconds, s)
+		}
+		h.ends = at.Add(time.Duration(after * float64(time.Second)))
+	}
+	if limit := at.Add(t.MaxRuntime); t.MaxRuntime > 0 && (h.ends.IsZero() || h.ends.After(limit)) {
+		h.ends, h.end = limit, driver.Observation{State: task.Failed, Cause: task.TimedOut}
+	}
+	return h, nil
+}
+
+// Name is hollow.
+func (d *Driver) Name() string { return "hollow" }
+
+// Capabilities are none: nothing is there that could be limited.
+func (d *Driver) Capabilities() []string { return nil }
+
+// Start fails only on an environment that makes no sense.
+func (d *Driver) Start(_ context.Context, t driver.Task) error {
+	if t.ID == "" || len(t.Command) == 0 {
+		return fmt.Errorf("task %q has no id or no command", t.ID)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tasks[t.ID] != nil {
+		return nil
+	}
+	if d.logs[t.ID] {
+		return fmt.Errorf("task %s ran here before and was removed", t.ID)
+	}
+	now := time.Now()
+	h, err := plan(t, now)
+	if err != nil {
+		h = &hollow{ends: now, end: driver.Observation{
+			State: task.Failed, Cause: task.StartFailed, Message: err.Error(),
+		}}
+	} else {
+		d.logs[t.ID] = true
+	}
+	d.tasks[t.ID] = h
+	d.wake()
+	return err
+}
+
+// Signal ends the task if the signal would end a process that does not handle it.
+func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error {
+	switch sig {
+	case 0, syscall.SIGCHLD, syscall.SIGCONT, syscall.SIGURG, syscall.SIGWINCH,
+		syscall.SIGSTOP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU:
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if h := d.tasks[id]; h != nil && !task.Ended(h.observe(id, now).State) {
+		h.ends = now
+		h.end = driver.Observation{State: task.Failed, Cause: task.Signalled, Signal: int(sig)}
+		d.wake()
+	}
+	return nil
+}
+
+// Kill ends the task.
+func (d *Driver) Kill(ctx context.Context, id string) error {
+	return d.Signal(ctx, id, syscall.SIGKILL)
+}
+
+// Observe never fails.
+func (d *Driver) Observe(_ context.Context, id string) (driver.Observation, bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.tasks[id]
+	if h == nil {
+		return driver.Observation{}, false, nil
+	}
+	return h.observe(id, time.Now()), true, nil
+}
+
+// List is sorted by id.
+func (d *Driver) List(context.Context) ([]driver.Observation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	list := make([]driver.Observation, 0, len(d.tasks))
+	for id, h := range d.tasks {
+		list = append(list, h.observe(id, now))
+	}
+	slices.SortFunc(list, func(a, b driver.Observation) int { return strings.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// Remove forgets an ended task.
+func (d *Driver) Remove(_ context.Context, id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.tasks[id]; h != nil {
+		if s := h.observe(id, time.Now()).State; !task.Ended(s) {
+			return fmt.Errorf("task %s is %s: it cannot be removed", id, task.Name(s))
+		}
+		delete(d.tasks, id)
+	}
+	return nil
+}
+
+// wake lets every watch look again. d.mu is held.
+func (d *Driver) wake() {
+	for bell := range maps.Keys(d.watches) {
+		select {
+		case bell <- struct{}{}:
+		default: // it rings already
+		}
+	}
+}
+
+// Watch names every task once when it is first seen, and again when it has ended. It
+// returns nil when ctx ends.
+func (d *Driver) Watch(ctx context.Context, changed func(id string)) error {
+	bell := make(chan struct{}, 1)
+	d.mu.Lock()
+	d.watches[bell] = true
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.watches, bell)
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for seen := map[string]task.State{}; ; {
+		news, next := d.news(seen)
+		for _, id := range news {
+			changed(id)
+		}
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-bell:
+		case <-timer.C:
+		}
+	}
+}
+
+// news brings seen up to date, and says what changed in it and when the next task ends.
+func (d *Driver) news(seen map[string]task.State) (changed []string, next time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for id, h := range d.tasks {
+		o := h.observe(id, now)
+		if seen[id] != o.State {
+			seen[id] = o.State
+			changed = append(changed, id)
+		}
+		if !task.Ended(o.State) && !h.ends.IsZero() && (next.IsZero() || h.ends.Before(next)) {
+			next = h.ends
+		}
+	}
+	maps.DeleteFunc(seen, func(id string, _ task.State) bool { return d.tasks[id] == nil })
+	return changed, next
+}
+
+// Logs are one line for each stream, the same for every task.
+func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
+	if stream != "stdout" && stream != "stderr" {
+		return nil, fmt.Errorf("a task has no stream %q", stream)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.logs[id] {
+		return nil, &fs.PathError{Op: "open log", Path: id + "/" + stream, Err: fs.ErrNotExist}
+	}
+	line := fmt.Sprintf("hollow task %s started\n", id)
+	if stream == "stderr" {
+		line = fmt.Sprintf("hollow task %s runs nothing\n", id)
+	}
+	return io.NopCloser(strings.NewReader(line)), nil
+}
+
+// RemoveLogs forgets both streams.
+func (d *Driver) RemoveLogs(_ context.Context, id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.logs, id)
+	return nil
+}

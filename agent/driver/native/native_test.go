@@ -1,0 +1,207 @@
+//go:build linux
+
+package native
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/drivertest"
+)
+
+// verbElsewhere makes the test's program an agent of its own: it starts tasks and waits
+// to be killed.
+const verbElsewhere = "test-start-elsewhere"
+
+func TestMain(m *testing.M) {
+	switch args := os.Args[1:]; {
+	case Hidden(args):
+		os.Exit(Main(args))
+	case len(args) == 4 && args[0] == verbElsewhere:
+		if err := elsewhere(args[1], variant(args[2]), args[3]); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+func elsewhere(dir string, v variant, tasks string) error {
+	d, err := v.driver(dir)
+	if err != nil {
+		return err
+	}
+	var list []driver.Task
+	if err := json.Unmarshal([]byte(tasks), &list); err != nil {
+		return err
+	}
+	for _, t := range list {
+		if err := d.Start(context.Background(), t); err != nil {
+			return err
+		}
+	}
+	fmt.Println("started")
+	_, err = os.Stdin.Read(make([]byte, 1)) // until the test's end at the latest
+	return err
+}
+
+// variant is a machine that allows less than this one.
+type variant string
+
+const (
+	whole  variant = "whole"  // all that this machine allows
+	plain  variant = "plain"  // no namespaces
+	bare   variant = "bare"   // no namespaces and no cgroups
+	legacy variant = "legacy" // no cgroup2, no namespaces
+)
+
+func (v variant) driver(dir string) (*Driver, error) {
+	d, err := New(Config{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	if v != whole {
+		d.namespaces = false
+	}
+	switch v {
+	case bare:
+		d.groups = groups{}
+	case legacy:
+		name := filepath.Base(d.groups.members())
+		mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return nil, err
+		}
+		var v1 []string
+		for line := range strings.Lines(string(mountinfo)) {
+			if !strings.Contains(line, " - cgroup2 ") {
+				v1 = append(v1, line)
+			}
+		}
+		d.groups = detect([]byte(strings.Join(v1, "")), name)
+	}
+	return d, nil
+}
+
+func (v variant) fixture(t *testing.T) drivertest.Fixture {
+	dir := t.TempDir()
+	again := func(t *testing.T) driver.Driver {
+		t.Helper()
+		d, err := v.driver(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := again(t).(*Driver)
+	t.Cleanup(func() { // after the tasks' own
+		if left := leftovers(d, "*"); len(left) > 0 {
+			t.Errorf("left on the machine: %q", left)
+		}
+		for _, top := range d.groups.all() {
+			if exists(top) {
+				t.Errorf("cgroup %s is left", top)
+			}
+		}
+	})
+	return drivertest.Fixture{
+		Driver: d,
+		Again:  again,
+		Work: func(code int, after time.Duration) driver.Task {
+			if after == 0 {
+				return driver.Task{Command: []string{"sleep", "1000"}}
+			}
+			return driver.Task{Command: []string{"sh", "-c", fmt.Sprintf("sleep %f; exit %d", after.Seconds(), code)}}
+		},
+		StartElsewhere: func(t *testing.T, tasks ...driver.Task) (kill func()) {
+			return startElsewhere(t, dir, v, tasks)
+		},
+		Leftovers: func(t *testing.T, id string) []string { return leftovers(d, id) },
+	}
+}
+
+func startElsewhere(t *testing.T, dir string, v variant, tasks []driver.Task) (kill func()) {
+	t.Helper()
+	list, err := json.Marshal(tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", verbElsewhere, dir, string(v), string(list))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	kill = func() {
+		if !ended {
+			ended = true
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // it was killed: that is its error
+			stdin.Close()
+		}
+	}
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if line != "started\n" {
+		t.Fatalf("the other agent says %q, %v", line, err)
+	}
+	return kill
+}
+
+// leftovers looks for a task's rest, or for that of all tasks (*), on the machine itself.
+func leftovers(d *Driver, id string) (left []string) {
+	if id != "*" {
+		left = append(left, drivertest.Marked(id)...)
+	}
+	dir := strings.TrimSuffix(d.folder(id), "*")
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		data, _ := os.ReadFile(path)
+		if line := string(data); strings.Contains(line, "native-") && strings.Contains(line, dir) {
+			left = append(left, path+": "+line)
+		}
+	}
+	mountinfo, _ := os.ReadFile("/proc/self/mountinfo")
+	if strings.Contains(string(mountinfo), dir) {
+		left = append(left, "a mount")
+	}
+	for _, pattern := range []string{d.folder(id), filepath.Join(d.tasks, ".*"+id)} {
+		found, _ := filepath.Glob(pattern)
+		left = append(left, found...)
+	}
+	for _, group := range d.groups.child(id).all() {
+		found, _ := filepath.Glob(group)
+		for _, path := range found {
+			if info, err := os.Stat(path); err == nil && info.IsDir() {
+				left = append(left, path)
+			}
+		}
+	}
+	return left
+}
+
+// TestConformance runs the suite with all that this machine allows, and with less.
+func TestConformance(t *testing.T) {
+	for _, v := range []variant{whole, plain, bare, legacy} {
+		t.Run(string(v), func(t *testing.T) { drivertest.Run(t, v.fixture) })
+	}
+}

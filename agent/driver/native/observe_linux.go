@@ -1,0 +1,185 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// buryTimeout is how long the rest of a task may take to end whose shim is gone.
+const buryTimeout = 10 * time.Second
+
+// Observe looks at the task's folder. A task whose shim is gone without a word is over:
+// Observe ends what is left of it and writes that down.
+func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bool, error) {
+	none := driver.Observation{}
+	if err := checkID(id); err != nil {
+		return none, false, err
+	}
+	dir := d.folder(id)
+	held, err := alive(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, false, nil
+	}
+	if err != nil {
+		return none, false, err
+	}
+	if held {
+		return running(id, dir), true, nil
+	}
+	d.reapShims()
+	e, err := read[exit](filepath.Join(dir, exitFile))
+	if err == nil {
+		return e.observation(id), true, nil
+	}
+	if !exists(dir) {
+		return none, false, nil // removed in this moment
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		d.log.Warn("a task's end cannot be read", zap.String("task", id), zap.Error(err))
+	}
+	if e, err = d.bury(ctx, id); err != nil {
+		return none, false, err
+	}
+	return e.observation(id), true, nil
+}
+
+// running is a task that has a starter or a shim.
+func running(id, dir string) driver.Observation {
+	o := driver.Observation{ID: id, State: task.Starting}
+	st, err := read[state](filepath.Join(dir, stateFile))
+	if err != nil || st.Command.Pid == 0 {
+		return o // the shim is about to say more
+	}
+	o.State, o.Pid, o.Started = task.Running, st.Command.Pid, st.Started
+	o.OOM = st.Cgroups.ooms() > 0
+	return o
+}
+
+// bury ends what is left of a task that nobody watches over any more, and writes down that
+// its end was not seen. Nothing but what is surely the task's is touched.
+func (d *Driver) bury(ctx context.Context, id string) (exit, error) {
+	dir := d.folder(id)
+	// One at a time: several agents, or calls, may come to the same grave.
+	grave, err := os.OpenFile(filepath.Join(dir, graveFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return exit{}, err
+	}
+	defer grave.Close()
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(grave.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return exit{}, fmt.Errorf("lock %s: %w", grave.Name(), err)
+	}
+	if e, err := read[exit](filepath.Join(dir, exitFile)); err == nil {
+		return e, nil
+	}
+	st, err := read[state](filepath.Join(dir, stateFile))
+	e := exit{Cause: task.UnknownExit, Pid: st.Command.Pid, Started: st.Started, Ended: now()}
+	switch {
+	case err != nil:
+		e.Cause, e.Message = task.StartFailed, "its start was cut short"
+		st.Cgroups = d.cgroups(id)
+	case st.Boot != d.boot:
+		e.Message = "the node was restarted under it"
+	default:
+		e.Message = "its shim was killed"
+	}
+	ctx, cancel := context.WithTimeout(ctx, buryTimeout)
+	defer cancel()
+	if err := st.Cgroups.kill(ctx); err != nil {
+		return exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
+	}
+	for _, p := range []process{st.Init, st.Command} {
+		if st.Boot != d.boot {
+			break
+		}
+		if err := p.end(ctx); err != nil {
+			return exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
+		}
+	}
+	e.OOM = st.Cgroups.ooms() > 0
+	if err := writeExit(dir, e); err != nil {
+		return exit{}, fmt.Errorf("write down the end of task %s: %w", id, err)
+	}
+	return e, nil
+}
+
+// end kills the process and all below it, and waits until it is gone.
+func (p process) end(ctx context.Context) error {
+	for {
+		pidfd, err := p.open()
+		if err == errGone {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err = kill(p); err == nil {
+			err = unix.PidfdSendSignal(pidfd, syscall.SIGKILL, nil, 0)
+		}
+		unix.Close(pidfd)
+		if err != nil && err != unix.ESRCH {
+			return err
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return fmt.Errorf("process %d does not end: %w", p.Pid, err)
+		}
+	}
+}
+
+// cgroups of a task: those it was started with, as far as that is known.
+func (d *Driver) cgroups(id string) groups {
+	if sp, err := read[spec](filepath.Join(d.folder(id), specFile)); err == nil {
+		return sp.Cgroups
+	}
+	return d.groups.child(id)
+}
+
+// List observes all tasks. A task that cannot be observed is told in the error and hides
+// no other.
+func (d *Driver) List(ctx context.Context) ([]driver.Observation, error) {
+	ids, err := d.ids()
+	if err != nil {
+		return nil, err
+	}
+	var list []driver.Observation
+	var errs []error
+	for _, id := range ids {
+		o, ok, err := d.Observe(ctx, id)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("observe task %s: %w", id, err))
+		} else if ok {
+			list = append(list, o)
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// ids of all tasks that have a folder, sorted.
+func (d *Driver) ids() ([]string, error) {
+	entries, err := os.ReadDir(d.tasks)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && e.IsDir() {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}

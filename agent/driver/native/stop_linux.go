@@ -1,0 +1,156 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// How long a killed task may take before the next of its keepers goes, too, and before
+// Kill gives up.
+const (
+	killInit  = 3 * time.Second
+	killShim  = 6 * time.Second
+	killLimit = 15 * time.Second
+)
+
+// Signal reaches every process of the task that there is at this moment, in whatever
+// session or process group, children before parents and the command last: with the
+// command the task ends, and what is left then is killed.
+func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	dir := d.folder(id)
+	if held, err := alive(dir); !held {
+		return unlessGone(err)
+	}
+	st, err := read[state](filepath.Join(dir, stateFile))
+	if err != nil || st.Command.Pid == 0 {
+		return fmt.Errorf("task %s is only starting", id)
+	}
+	if sig == syscall.SIGKILL {
+		if err := mark(dir); err != nil {
+			return unlessGone(err)
+		}
+	}
+	f, err := familyOf(st.Init)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(f.below) {
+		if p != st.Command {
+			f.signal(p, sig)
+		}
+	}
+	if err := st.Command.signal(sig); err != nil && err != errGone {
+		return fmt.Errorf("signal task %s: %w", id, err)
+	}
+	return nil
+}
+
+// unlessGone hides that there is no such task.
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// mark says in the task's folder that the driver is killing it.
+func mark(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, killedFile), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// Kill returns when nothing of the task is left and its end is written down. It leaves
+// init and shim to tell how it went; if they do not, they are killed as well.
+func (d *Driver) Kill(ctx context.Context, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	dir := d.folder(id)
+	if held, err := alive(dir); !held {
+		return unlessGone(err)
+	}
+	if err := mark(dir); err != nil {
+		return unlessGone(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, killLimit)
+	defer cancel()
+	wait := 5 * time.Millisecond
+	for begin := time.Now(); ; wait = min(2*wait, 200*time.Millisecond) {
+		held, err := alive(dir)
+		if err != nil {
+			return unlessGone(err)
+		}
+		if !held {
+			break
+		}
+		// Without a state the task is only starting: it is killed once it is there.
+		if st, err := read[state](filepath.Join(dir, stateFile)); err == nil && st.Boot == d.boot {
+			d.strike(st, time.Since(begin))
+		}
+		if err := pause(ctx, wait); err != nil {
+			return fmt.Errorf("task %s does not end: %w", id, err)
+		}
+	}
+	_, _, err := d.Observe(ctx, id)
+	return err
+}
+
+// strike is one round of Kill. What it cannot reach, a later round can.
+func (d *Driver) strike(st state, since time.Duration) {
+	if pids := st.Cgroups.pids(); len(pids) > 0 {
+		if st.Cgroups.Unified == "" || put(st.Cgroups.Unified, "cgroup.kill", "1") != nil {
+			st.Cgroups.killEach(pids)
+		}
+	}
+	_ = kill(st.Init)
+	if since > killInit {
+		_ = st.Init.signal(syscall.SIGKILL)
+	}
+	if since > killShim {
+		_ = st.Shim.signal(syscall.SIGKILL)
+	}
+}
+
+// Remove gives back cgroups, mounts and the folder of an ended task.
+func (d *Driver) Remove(ctx context.Context, id string) error {
+	o, ok, err := d.Observe(ctx, id)
+	if err != nil || !ok {
+		return err
+	}
+	if !task.Ended(o.State) {
+		return fmt.Errorf("task %s is %s: it cannot be removed", id, task.Name(o.State))
+	}
+	if err := d.cgroups(id).remove(); err != nil {
+		return err
+	}
+	gone := filepath.Join(d.tasks, gonePrefix+id)
+	if err := discard(gone); err != nil {
+		return err
+	}
+	dir := d.folder(id)
+	// Under its name it must not be seen half removed, with a lock and no exit.
+	if err := discardMounts(dir); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, gone); err != nil {
+		return unlessGone(err)
+	}
+	return errors.Join(discard(gone), syncDir(d.tasks))
+}

@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// ask has the server ask for logs and gives back the push that answers.
+func (w *world) ask(r *ohmv1.LogRequest) *pushed {
+	w.t.Helper()
+	w.session().out <- &ohmv1.ServerMessage{Message: &ohmv1.ServerMessage_Logs{Logs: r}}
+	w.pass(500 * time.Millisecond)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pushes) == 0 {
+		w.t.Fatal("nothing was pushed")
+	}
+	return w.pushes[len(w.pushes)-1]
+}
+
+// push checks what has come of a push so far.
+func (w *world) push(p *pushed, stdout, stderr, err string, over bool) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.text["stdout"] != stdout || p.text["stderr"] != stderr || !strings.Contains(p.err, err) || (p.err == "") != (err == "") || p.over != over {
+		w.t.Errorf("pushed %q, error %q, over %v; want %q and %q, error %q, over %v", p.text, p.err, p.over, stdout, stderr, err, over)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a := assignment("a", 100)
+		w.complete(a)
+		w.m.write(a.Id, "stdout", "out\n")
+		w.m.write(a.Id, "stderr", "err\n")
+		p := w.ask(&ohmv1.LogRequest{Id: "r1", TaskId: a.Id})
+		equal(t, "id", p.id, "r1")
+		w.push(p, "out\n", "err\n", "", true)
+		w.push(w.ask(&ohmv1.LogRequest{Id: "r2", TaskId: a.Id, Stream: "stderr"}), "", "err\n", "", true)
+		w.push(w.ask(&ohmv1.LogRequest{Id: "r3", TaskId: "unknown"}), "", "", "node n1 knows no task unknown", true)
+		w.push(w.ask(&ohmv1.LogRequest{Id: "r4", TaskId: "unknown", Follow: true}), "", "", "knows no task", true)
+		// Released tasks still have their logs.
+		w.m.exit(a.Id, 0)
+		w.incremental([]string{a.Id})
+		w.push(w.ask(&ohmv1.LogRequest{Id: "r5", TaskId: a.Id, Follow: true}), "out\n", "err\n", "", true)
+	})
+}
+
+func TestLogsFollow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		first, a := assignment("first", 4000), assignment("a", 100)
+		w.complete(first, a)
+		p := w.ask(&ohmv1.LogRequest{Id: "f", TaskId: a.Id, Follow: true})
+		equal(t, "id before there is anything", p.id, "f")
+		w.pass(time.Minute)
+		w.push(p, "", "", "", false)
+		w.m.exit(first.Id, 0)
+		w.pass(time.Second) // it has started by now
+		w.m.write(a.Id, "stdout", "one\n")
+		w.pass(time.Second)
+		w.push(p, "one\n", "", "", false)
+		close(w.session().end) // a session more or less does not matter
+		w.pass(10 * time.Second)
+		w.m.write(a.Id, "stdout", "two\n")
+		w.m.write(a.Id, "stderr", "oh\n")
+		w.m.exit(a.Id, 0)
+		w.complete(first, a)
+		w.push(p, "one\ntwo\n", "oh\n", "", true)
+	})
+}
+
+// TestLogsBig sees a large log in small chunks, both streams in turn.
+func TestLogsBig(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a := assignment("a", 100)
+		w.complete(a)
+		out, err := strings.Repeat("0123456789", 20000), strings.Repeat("x", 100000)
+		w.m.write(a.Id, "stdout", out)
+		w.m.write(a.Id, "stderr", err)
+		p := w.ask(&ohmv1.LogRequest{Id: "big", TaskId: a.Id})
+		w.push(p, out, err, "", true)
+		equal(t, "turns", p.chunks[:6], []string{"stdout", "stderr", "stdout", "stderr", "stdout", "stderr"})
+		equal(t, "chunks", len(p.chunks), (200000+chunkSize-1)/chunkSize+(100000+chunkSize-1)/chunkSize)
+	})
+}
+
+// TestLogsReaderGone: a push ends when the server has had enough, even if nothing more
+// is written; and the agent's end ends all.
+func TestLogsReaderGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.LogPushes = 1
+		w.start()
+		a := assignment("a", 100)
+		w.complete(a)
+		w.m.write(a.Id, "stdout", "x")
+		w.locked(func() { w.deaf = true })
+		w.ask(&ohmv1.LogRequest{Id: "gone", TaskId: a.Id, Follow: true})
+		w.locked(func() { w.deaf = false })
+		p := w.ask(&ohmv1.LogRequest{Id: "first", TaskId: a.Id, Follow: true})
+		w.push(p, "x", "", "", false) // so the one before has ended
+		w.push(w.ask(&ohmv1.LogRequest{Id: "second", TaskId: a.Id}), "", "", "sends 1 logs already", true)
+		w.halt()
+		w.pass(time.Second)
+		w.push(p, "x", "", "", true)
+	})
+}
+
+// TestKeepLogs keeps those of the newest tasks, for a while.
+func TestKeepLogs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.KeepLogs, w.config.KeepLogsFor = 2, time.Hour
+		w.start()
+		w.complete()
+		ids := map[string]string{}
+		for _, name := range []string{"a", "b", "c"} {
+			a := assignment(name, 100)
+			ids[name] = a.Id
+			w.incremental(nil, a)
+			w.m.exit(a.Id, 0)
+			w.incremental([]string{a.Id})
+		}
+		have := func(names string) {
+			t.Helper()
+			got := ""
+			for _, name := range []string{"a", "b", "c"} {
+				if w.m.logs[ids[name]] != nil {
+					got += name
+				}
+			}
+			equal(t, "logs of", got, names)
+		}
+		have("bc")
+		w.halt() // which logs there are is not forgotten
+		w.pass(59 * time.Minute)
+		w.start().complete()
+		have("bc")
+		w.m.did()
+		w.incremental(nil, assignment("c", 100)) // by a server that is confused
+		equal(t, "calls", w.m.did(), nil)
+		equal(t, "told", w.told(ids["c"]), []string{"Succeeded Exited"})
+		w.incremental([]string{ids["c"]})
+		w.pass(2 * time.Minute)
+		have("")
+		w.halt()
+		w.start()
+		w.push(w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids["b"]}), "", "", "knows no task", true)
+	})
+}

@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// look brings what is known of the machine up to date: the tasks that were hinted at, or
+// now and then all of them. A task with a step under way is left to its step.
+func (l *loop) look(ctx context.Context) {
+	hints := l.takeHints()
+	now := time.Now()
+	if !now.Before(l.nextList) {
+		l.list(ctx)
+		return
+	}
+	for id, e := range l.tasks {
+		if e.blind || hints[id] {
+			l.observe(ctx, e)
+		}
+	}
+	for id := range hints {
+		if l.tasks[id] == nil {
+			l.observe(ctx, l.entry(id))
+		}
+	}
+}
+
+// list observes everything. What the driver could not list is looked at alone, so that
+// one broken task hides no other.
+func (l *loop) list(ctx context.Context) {
+	l.nextList = time.Now().Add(jitter(l.Resync, 0.8))
+	seen, err := l.Driver.List(ctx)
+	listed := map[string]bool{}
+	for _, o := range seen {
+		listed[o.ID] = true
+		if e := l.entry(o.ID); !e.busy {
+			e.seen, e.here, e.blind = o, true, false
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		l.Log.Warn("not every task can be observed", zap.Error(err))
+	}
+	for id, e := range l.tasks {
+		switch {
+		case listed[id] || e.busy:
+		case err != nil:
+			l.observe(ctx, e)
+		default:
+			e.here, e.blind = false, false
+		}
+	}
+}
+
+func (l *loop) observe(ctx context.Context, e *entry) {
+	if e.busy {
+		return
+	}
+	o, here, err := l.Driver.Observe(ctx, e.id)
+	if e.blind = err != nil; err != nil {
+		if ctx.Err() == nil {
+			l.Log.Warn("a task cannot be observed", zap.String("task", e.id), zap.Error(err))
+		}
+		return
+	}
+	e.seen, e.here = o, here
+}

@@ -1,0 +1,346 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/journal"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// entry is all that the loop knows of one task.
+type entry struct {
+	id      string
+	desired *ohmv1.Assignment // nil: not desired
+	seen    driver.Observation
+	here    bool // the machine knows it
+	blind   bool // it could not be observed: seen and here are old
+	memo    memo
+
+	busy   bool // a step is under way; nothing else is done meanwhile
+	unsent bool // the signal that asks it to end could not be sent
+
+	lastCall string // of the last step
+	repeats  int    // how often in a row
+	notUntil time.Time
+
+	reported   *ohmv1.Status // in this session
+	reportedAt time.Time
+
+	over   chan struct{} // closed when no more will be logged
+	closed bool
+}
+
+// loop is the one place that knows the tasks. Only run's goroutine touches it.
+type loop struct {
+	*Agent
+	book  *journal.Journal // nil: none
+	tasks map[string]*entry
+
+	told     bool // what is desired is known (A1)
+	nextList time.Time
+	results  chan result
+	busy     int // steps under way
+	pushes   int // of logs, under way
+	pushed   chan struct{}
+}
+
+func newLoop(a *Agent, book *journal.Journal) *loop {
+	l := &loop{
+		Agent: a, book: book, tasks: map[string]*entry{},
+		results: make(chan result), pushed: make(chan struct{}),
+	}
+	if book == nil {
+		return l
+	}
+	for id, data := range book.All() {
+		m, err := decodeMemo(data)
+		if err != nil {
+			a.Log.Warn("a journal entry is left out", zap.String("task", id), zap.Error(err))
+			continue
+		}
+		l.entry(id).memo = m
+	}
+	return l
+}
+
+func (l *loop) entry(id string) *entry {
+	e := l.tasks[id]
+	if e == nil {
+		e = &entry{id: id, over: make(chan struct{}), blind: !l.nextList.IsZero()}
+		l.tasks[id] = e
+	}
+	return e
+}
+
+// run looks and acts until ctx ends, and then waits for what is under way.
+func (l *loop) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-l.bell:
+		case m := <-l.inbox:
+			l.message(ctx, m)
+		case r := <-l.results:
+			l.result(r)
+		case <-l.pushed:
+			l.pushes--
+			continue
+		}
+		for more := true; more; { // what has come meanwhile is one round's work
+			select {
+			case m := <-l.inbox:
+				l.message(ctx, m)
+			case r := <-l.results:
+				l.result(r)
+			default:
+				more = false
+			}
+		}
+		if ctx.Err() == nil {
+			timer.Reset(time.Until(l.round(ctx)))
+		}
+	}
+	for l.busy+l.pushes > 0 {
+		select {
+		case r := <-l.results:
+			l.result(r)
+		case <-l.pushed:
+			l.pushes--
+		}
+	}
+	return nil // Run flushes the journal
+}
+
+// message takes over what the server says.
+func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
+	switch {
+	case m.GetComplete() != nil:
+		c := m.GetComplete()
+		if last := l.acted.Load(); c.GetRevision() < last {
+			l.Log.Warn("the server's state is older than what was acted on",
+				zap.Int64("revision", c.GetRevision()), zap.Int64("acted", last))
+		}
+		for _, e := range l.tasks {
+			e.desired, e.reported = nil, nil
+		}
+		l.outbox.clear()
+		l.desire(c.GetAssignments())
+		l.told = true
+		l.acted.Store(c.GetRevision())
+	case m.GetIncremental() != nil:
+		i := m.GetIncremental()
+		for _, id := range i.GetRemoved() {
+			if e := l.tasks[id]; e != nil {
+				e.desired, e.reported = nil, nil
+			}
+		}
+		l.desire(i.GetAssignments())
+		l.acted.Store(i.GetRevision())
+	case m.GetLogs() != nil:
+		l.pushLogs(ctx, m.GetLogs())
+	}
+}
+
+func (l *loop) desire(assignments []*ohmv1.Assignment) {
+	for _, a := range assignments {
+		e := l.entry(a.GetId())
+		e.desired, e.memo.Run = a, essence(a)
+	}
+}
+
+// round looks at what may have changed, decides on every task and acts. It returns when
+// to do so again if nothing happens before.
+func (l *loop) round(ctx context.Context) (next time.Time) {
+	l.look(ctx)
+	now := time.Now()
+	next = l.nextList
+	if l.told {
+		var todo []*entry
+		calls := map[*entry]decision{}
+		for _, e := range l.tasks {
+			if e.busy || e.blind {
+				continue
+			}
+			d := decide(e.situation(now))
+			l.remember(e, d.memo)
+			if e.memo.End != nil || d.gone {
+				e.close()
+			}
+			if d.gone && !l.keep(e, now) {
+				continue
+			}
+			l.report(e, d.status, now)
+			next = earlier(next, d.wake)
+			switch {
+			case d.call == "":
+				e.lastCall, e.repeats = "", 0
+			case d.call == e.lastCall && now.Before(e.notUntil):
+				next = earlier(next, e.notUntil)
+			default:
+				todo = append(todo, e)
+				calls[e] = d
+				e.unsent = e.unsent || d.call == callTerminate // until it is
+			}
+		}
+		todo = l.admitted(todo, calls, now)
+		l.flush() // A5, and a stop is remembered before it is asked for
+		for _, e := range todo {
+			if l.busy >= l.Steps {
+				break // a step that ends begins another round
+			}
+			l.step(ctx, e, calls[e])
+		}
+		l.prune(ctx, now)
+	}
+	l.count()
+	return next
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (e *entry) situation(now time.Time) situation {
+	return situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, now: now}
+}
+
+func (e *entry) close() {
+	if !e.closed {
+		e.closed = true
+		close(e.over)
+	}
+}
+
+// occupies says whether the task may have processes on the node, or soon.
+func (e *entry) occupies() bool {
+	return e.alive() || e.busy && e.lastCall == callStart || e.blind && e.memo.Started
+}
+
+func (e *entry) alive() bool {
+	return e.here && e.seen.State > task.Assigned && !task.Ended(e.seen.State)
+}
+
+func (l *loop) count() {
+	n := int64(0)
+	for _, e := range l.tasks {
+		if e.alive() {
+			n++
+		}
+	}
+	l.running.Store(n)
+}
+
+// admitted takes out the starts that have to wait (A3) and sorts the rest, ends first.
+func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time) []*entry {
+	isStart := func(e *entry) bool { return calls[e].call == callStart }
+	slices.SortFunc(todo, func(a, b *entry) int {
+		if isStart(a) != isStart(b) {
+			if isStart(b) {
+				return -1
+			}
+			return 1
+		}
+		at := func(e *entry) time.Time { return e.memo.Run.GetPlacement().GetTime().AsTime() }
+		if c := at(a).Compare(at(b)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	first := slices.IndexFunc(todo, isStart)
+	if first < 0 {
+		return todo
+	}
+	admitted, starts := todo[:first:first], todo[first:]
+	var alive, fresh []*ohmv1.Placement
+	unsized := ""
+	for _, e := range l.tasks {
+		if !e.occupies() {
+			continue
+		}
+		if e.memo.Run == nil {
+			unsized = e.id
+		}
+		alive = append(alive, e.memo.Run.GetPlacement())
+	}
+	for _, e := range starts {
+		fresh = append(fresh, e.desired.GetPlacement())
+	}
+	verdicts, err := admit(l.Node, alive, fresh)
+	if err != nil {
+		l.Log.Error("the admission does not work", zap.Error(err))
+		return admitted
+	}
+	for i, e := range starts {
+		v := verdicts[i]
+		if v.ok && unsized != "" {
+			v = verdict{why: "waits until a task of unknown size has ended on the node"}
+		}
+		switch p := e.desired.GetPlacement(); {
+		case v.ok:
+			admitted = append(admitted, e)
+		case v.never:
+			m := e.memo
+			m.End = failedStart(p, v.why, now)
+			l.remember(e, m)
+			e.close()
+			l.report(e, m.End, now)
+		default:
+			st := statusOf(p, task.Assigned)
+			st.Message = v.why
+			l.report(e, st, now)
+		}
+	}
+	return admitted
+}
+
+// report tells the server how a task stands, if that is news.
+func (l *loop) report(e *entry, s *ohmv1.Status, now time.Time) {
+	if s == nil {
+		return
+	}
+	if old := e.reported; old != nil {
+		again := task.Ended(s.GetState()) && now.Sub(e.reportedAt) >= l.Repeat
+		if s.GetState() < old.GetState() || proto.Equal(old, s) && !again {
+			return // states only move forward
+		}
+	}
+	e.reported, e.reportedAt = s, now
+	l.outbox.put(e.id, s)
+}
+
+// remember puts a changed memo into the journal; flush makes it durable.
+func (l *loop) remember(e *entry, m memo) {
+	if m == e.memo {
+		return
+	}
+	e.memo = m
+	if l.book == nil {
+		return
+	}
+	data, err := m.encode()
+	if err != nil {
+		l.Log.Error("a task cannot be written down", zap.String("task", e.id), zap.Error(err))
+		return
+	}
+	l.book.Put(e.id, data)
+}
+
+func (l *loop) flush() {
+	if l.book != nil {
+		_ = l.book.Flush() // it says so itself, and goes on
+	}
+}

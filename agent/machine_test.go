@@ -1,0 +1,250 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// machine is a driver and the machine below it: it outlives agents.
+type machine struct {
+	mu        sync.Mutex
+	procs     map[string]*proc
+	logs      map[string]*[2]bytes.Buffer
+	calls     []string         // that changed something, in order
+	stubborn  map[string]bool  // ignores SIGTERM
+	immortal  map[string]bool  // and SIGKILL, for now
+	noStart   map[string]error // starts that fail
+	unseen    map[string]error // tasks that cannot be observed
+	badSignal map[string]error // signals that cannot be sent
+	slow      time.Duration    // of each start
+	starting  int              // now
+	most      int              // at the same time
+	cpu, peak int64            // of living processes
+	watches   map[int]func(string)
+	watched   int
+	quiet     bool // no hints
+}
+
+type proc struct {
+	driver.Observation
+	task driver.Task
+}
+
+func newMachine() *machine {
+	return &machine{
+		procs: map[string]*proc{}, logs: map[string]*[2]bytes.Buffer{}, stubborn: map[string]bool{},
+		immortal: map[string]bool{}, noStart: map[string]error{}, unseen: map[string]error{},
+		badSignal: map[string]error{}, watches: map[int]func(string){},
+	}
+}
+
+func (m *machine) Name() string           { return "fake" }
+func (m *machine) Capabilities() []string { return []string{"pretending"} }
+
+func (m *machine) locked(do func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	do()
+}
+
+func (m *machine) changed(id string) {
+	m.mu.Lock()
+	watches := slices.Collect(maps.Values(m.watches))
+	if m.quiet {
+		watches = nil
+	}
+	m.mu.Unlock()
+	for _, w := range watches {
+		w(id)
+	}
+}
+
+func (m *machine) Start(ctx context.Context, t driver.Task) error {
+	m.mu.Lock()
+	m.starting++
+	m.most = max(m.most, m.starting)
+	slow := m.slow
+	m.mu.Unlock()
+	pause(ctx, slow)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.starting--
+	if m.procs[t.ID] != nil {
+		return nil
+	}
+	m.calls = append(m.calls, "start "+t.ID)
+	if err := m.noStart[t.ID]; err != nil {
+		return err
+	}
+	m.put(t)
+	return nil
+}
+
+// put makes a living process.
+func (m *machine) put(t driver.Task) {
+	m.procs[t.ID] = &proc{
+		Observation: driver.Observation{ID: t.ID, State: task.Running, Pid: 1000 + len(m.procs), Started: time.Now()},
+		task:        t,
+	}
+	m.logs[t.ID] = new([2]bytes.Buffer)
+	m.cpu += t.Resources.GetCpuMilli()
+	m.peak = max(m.peak, m.cpu)
+}
+
+// end lets a process end.
+func (m *machine) end(id string, o driver.Observation) {
+	m.mu.Lock()
+	p := m.procs[id]
+	if p != nil && !task.Ended(p.State) {
+		o.ID, o.Pid, o.Started, o.Ended = id, p.Pid, p.Started, time.Now()
+		if o.State == task.Unknown {
+			o.State = task.Failed
+		}
+		p.Observation = o
+		m.cpu -= p.task.Resources.GetCpuMilli()
+	}
+	m.mu.Unlock()
+	m.changed(id)
+}
+
+func (m *machine) exit(id string, code int) {
+	m.end(id, driver.Observation{Cause: task.Exited, ExitCode: code})
+}
+
+func (m *machine) Signal(_ context.Context, id string, sig syscall.Signal) error {
+	m.mu.Lock()
+	m.calls = append(m.calls, fmt.Sprintf("signal %s %d", id, sig))
+	dies, err := !m.stubborn[id], m.badSignal[id]
+	m.mu.Unlock()
+	if dies && err == nil {
+		m.end(id, driver.Observation{Cause: task.Signalled, Signal: int(sig)})
+	}
+	return err
+}
+
+func (m *machine) Kill(_ context.Context, id string) error {
+	m.mu.Lock()
+	m.calls = append(m.calls, "kill "+id)
+	dies := !m.immortal[id]
+	m.mu.Unlock()
+	if dies {
+		m.end(id, driver.Observation{Cause: task.Signalled, Signal: int(syscall.SIGKILL)})
+	}
+	return nil
+}
+
+func (m *machine) Observe(_ context.Context, id string) (driver.Observation, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.unseen[id]; err != nil {
+		return driver.Observation{}, false, err
+	}
+	if p := m.procs[id]; p != nil {
+		return p.Observation, true, nil
+	}
+	return driver.Observation{}, false, nil
+}
+
+func (m *machine) List(context.Context) (list []driver.Observation, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, p := range m.procs {
+		if m.unseen[id] == nil {
+			list = append(list, p.Observation)
+		}
+	}
+	return list, errors.Join(slices.Collect(maps.Values(m.unseen))...)
+}
+
+func (m *machine) Watch(ctx context.Context, changed func(string)) error {
+	m.mu.Lock()
+	m.watched++
+	key := m.watched
+	m.watches[key] = changed
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.watches, key)
+	return nil
+}
+
+func (m *machine) Remove(_ context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.procs[id]; p != nil && !task.Ended(p.State) {
+		return errors.New("it runs")
+	}
+	delete(m.procs, id)
+	m.calls = append(m.calls, "remove "+id)
+	return nil
+}
+
+func (m *machine) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index([]string{"stdout", "stderr"}, stream)
+	if m.logs[id] == nil || i < 0 {
+		return nil, fs.ErrNotExist
+	}
+	return &logReader{m: m, buf: &m.logs[id][i]}, nil
+}
+
+type logReader struct {
+	m   *machine
+	buf *bytes.Buffer
+	at  int
+}
+
+func (r *logReader) Read(b []byte) (int, error) {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	n := copy(b, r.buf.Bytes()[r.at:])
+	if r.at += n; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (r *logReader) Close() error { return nil }
+
+func (m *machine) RemoveLogs(_ context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.logs, id)
+	m.calls = append(m.calls, "remove-logs "+id)
+	return nil
+}
+
+func (m *machine) write(id, stream, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.logs[id][slices.Index([]string{"stdout", "stderr"}, stream)].WriteString(text)
+}
+
+// did gives back the calls since it was last asked.
+func (m *machine) did() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	calls := m.calls
+	m.calls = nil
+	return calls
+}
+
+func (m *machine) knows() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.procs))
+}

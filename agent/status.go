@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// statusOf is a status of the attempt that a placement is about.
+func statusOf(p *ohmv1.Placement, s task.State) *ohmv1.Status {
+	return &ohmv1.Status{
+		Slot: p.GetSlot(), Attempt: p.GetAttempt(), Txn: p.GetTxn(), Node: p.GetNode(), State: s,
+	}
+}
+
+func endStatus(p *ohmv1.Placement, s task.State, cause, message string) *ohmv1.Status {
+	st := statusOf(p, s)
+	st.Cause, st.Message = cause, message
+	return st
+}
+
+// failedStart is the end of an attempt that never ran.
+func failedStart(p *ohmv1.Placement, why string, at time.Time) *ohmv1.Status {
+	st := endStatus(p, task.Failed, task.StartFailed, why)
+	st.Ended = stamp(at)
+	return st
+}
+
+// stopped is the end state of a task that was stopped for a cause.
+func stopped(cause string) (task.State, string) {
+	switch cause {
+	case task.TimedOut:
+		return task.Failed, cause
+	case "":
+		return task.Stopped, task.Stop
+	}
+	return task.Stopped, cause
+}
+
+// end is how the task ended, nil if it has not or if nobody knows its placement. stop is
+// why it is to be stopped now.
+func end(s *situation, m *memo, stop string) *ohmv1.Status {
+	p := m.Run.GetPlacement()
+	switch {
+	case p == nil:
+		return nil
+	case s.here && task.Ended(s.seen.State):
+		return seenEnd(p, s.seen, m, stop)
+	case s.here && s.seen.State > task.Assigned:
+		return nil
+	case m.Started && !s.here:
+		st := endStatus(p, task.Failed, task.UnknownExit, "the node has no trace of it any more")
+		st.Ended = stamp(s.now)
+		return st
+	case s.desired != nil && stop != "":
+		state, cause := stopped(stop)
+		st := endStatus(p, state, cause, "it was never started")
+		st.Ended = stamp(s.now)
+		return st
+	}
+	return nil
+}
+
+// seenEnd is the end that the driver saw. It counts as a stop only if the task had been
+// asked to end before.
+func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *ohmv1.Status {
+	st := statusOf(p, task.Failed)
+	describe(st, o)
+	st.Cause, st.ExitCode, st.Signal, st.Ended = o.Cause, int32(o.ExitCode), int32(o.Signal), stamp(o.Ended)
+	switch {
+	case o.State == task.Lost:
+		st.State = task.Lost
+	case o.Cause == task.Exited && o.ExitCode == 0:
+		st.State = task.Succeeded
+	}
+	asked := !m.StopAsked.IsZero() && (o.Ended.IsZero() || !o.Ended.Before(m.StopAsked))
+	if m.StopAsked.IsZero() && stop != "" && o.Cause == task.Signalled {
+		asked = true // by an agent whose journal was lost
+	} else {
+		stop = m.StopCause
+	}
+	if asked && o.Cause != task.StartFailed {
+		st.State, st.Cause = stopped(stop)
+	}
+	return st
+}
+
+// describe fills in what a driver says of any task.
+func describe(st *ohmv1.Status, o driver.Observation) {
+	st.Message, st.Pid, st.Started = o.Message, int64(o.Pid), stamp(o.Started)
+	if o.OOM && st.Message == "" {
+		st.Message = "a process of it was killed for memory"
+	}
+}
+
+// report is what the server is to know now.
+func report(s *situation, m *memo, now task.State) *ohmv1.Status {
+	switch {
+	case s.desired == nil:
+		return nil
+	case m.End != nil:
+		return m.End
+	case !s.alive():
+		return nil
+	}
+	if !m.StopAsked.IsZero() {
+		now = task.Stopping
+	}
+	st := statusOf(s.desired.GetPlacement(), now)
+	describe(st, s.seen)
+	return st
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// result of a step, with a look at the task after it.
+type result struct {
+	entry *entry
+	call  string
+	next  task.State
+	err   error
+
+	seen    driver.Observation
+	here    bool
+	lookErr error
+}
+
+// Pauses between two steps that make the same call for one task.
+const (
+	firstRepeat = time.Second
+	lastRepeat  = 30 * time.Second
+)
+
+// step does one step for one task in a goroutine of its own. It is not cut short by the
+// agent's end: a start that is given up half way would be worse than a late end.
+func (l *loop) step(ctx context.Context, e *entry, d decision) {
+	if e.repeats++; d.call != e.lastCall {
+		e.lastCall, e.repeats = d.call, 1
+	}
+	if d.call == callStart {
+		l.report(e, statusOf(e.desired.GetPlacement(), task.Starting), time.Now())
+	}
+	control := driver.Control(l.Driver, driverTask(e), stopSignal(e.memo.Run))
+	r := result{entry: e, call: d.call}
+	l.act(ctx, e, func(ctx context.Context) result {
+		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
+		r.seen, r.here, r.lookErr = l.Driver.Observe(context.WithoutCancel(ctx), e.id)
+		return r
+	})
+}
+
+// act does something to a task while the loop leaves it alone.
+func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) result) {
+	e.busy = true
+	l.busy++
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, l.StepTimeout)
+		defer cancel()
+		l.results <- do(ctx)
+	}()
+}
+
+// driverTask is what the driver is told of a task; of one that is not desired only the
+// name matters.
+func driverTask(e *entry) driver.Task {
+	a := e.desired
+	return driver.Task{
+		ID: e.id, Command: a.GetCommand(), Env: a.GetEnv(),
+		Resources: a.GetPlacement().GetResources(), GPUs: a.GetPlacement().GetGpus(),
+		MaxRuntime: a.GetMaxRuntime().AsDuration(),
+	}
+}
+
+// result takes over what a step has done.
+func (l *loop) result(r result) {
+	e := r.entry
+	e.busy = false
+	l.busy--
+	if r.call == callRemoveLogs {
+		l.logsRemoved(e, r.err)
+		return
+	}
+	e.notUntil = time.Now().Add(backoff(firstRepeat, lastRepeat, e.repeats))
+	if e.blind = r.lookErr != nil; !e.blind {
+		e.seen, e.here = r.seen, r.here
+	}
+	if err := errors.Join(r.err, r.lookErr); err != nil {
+		l.warnStep(e, r.call, err)
+	}
+	switch r.call {
+	case callStart:
+		l.started(e, r)
+	case callTerminate:
+		e.unsent = r.err != nil
+	}
+}
+
+func (l *loop) warnStep(e *entry, call string, err error) {
+	l.Log.Warn("a step failed", zap.String("task", e.id), zap.String("step", call), zap.Error(err))
+}
+
+// started takes over how a start went (A2). A start that was not tried changes nothing.
+func (l *loop) started(e *entry, r result) {
+	m := e.memo
+	switch {
+	case r.err == nil:
+		m.Started = true
+	case r.next != task.Failed, !e.blind && e.here && e.seen.State > task.Assigned:
+		return // not tried; or the driver says more
+	default:
+		m.End = failedStart(e.memo.Run.GetPlacement(), r.err.Error(), time.Now())
+	}
+	l.remember(e, m)
+}

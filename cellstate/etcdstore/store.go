@@ -1,0 +1,186 @@
+// Package etcdstore is the cell's store on etcd: keys under /ohm/<cell>/ hold the
+// records, which every mirror watches whole; keys under /ohm/<cell>! hold what nobody
+// watches: the nodes' fences (!f/<node>) and the senders' lanes (!t/<sender>/<lane>).
+//
+// A commit is one etcd transaction. At its top stand the sender's lane and the store's
+// incarnation; below it every write is a nested transaction that succeeds or fails
+// alone. Limits of the server (operations along a path, bytes) are known and requests
+// are cut to fit.
+package etcdstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// format of the records; a store of another format is refused, not guessed at.
+const format = "1"
+
+// Config says where the store is and who is speaking.
+type Config struct {
+	Endpoints []string    // host:port, http(s):// or unix:// addresses
+	TLS       *tls.Config // nil: plain
+	Cell      string      // default: default
+	// Sender names this process for its lanes. It must be unique among the live processes
+	// of the cell and should be the same after a restart.
+	Sender string
+	// MaxTxnOps and MaxRequestBytes are the server's limits; 0: etcd's defaults, 128 and
+	// 1.5 MiB.
+	MaxTxnOps       int
+	MaxRequestBytes int
+	// Timeout of one request; 0: 5 s.
+	Timeout time.Duration
+	Log     *zap.Logger
+
+	dial []grpc.DialOption // for tests: a network that loses replies
+}
+
+// Store implements cellstate.Store, Leaser and Historian.
+type Store struct {
+	cfg    Config
+	client *clientv3.Client
+	prefix string // of the records
+	side   string // of what nobody watches
+	lanes  chan *lane
+
+	mu          sync.Mutex
+	incarnation string // the record's bytes
+	cluster     uint64 // etcd's id
+}
+
+// lanes of one sender: how many of its requests may be under way at once.
+const laneCount = 4
+
+// Open connects to the store and prepares it if it is new. It fails within the
+// timeout if nobody answers (ErrUnreachable) and if the store has another format.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.Cell == "" {
+		cfg.Cell = "default"
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.MaxTxnOps == 0 {
+		cfg.MaxTxnOps = 128
+	}
+	if cfg.MaxRequestBytes == 0 {
+		cfg.MaxRequestBytes = 3 << 19
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	if cfg.Sender == "" {
+		cfg.Sender = ulid.Make().String()
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: cfg.Endpoints, TLS: cfg.TLS, DialTimeout: cfg.Timeout,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		DialOptions:        cfg.dial,
+		MaxCallSendMsgSize: 64 << 20, MaxCallRecvMsgSize: 1 << 30,
+		Logger: zap.NewNop(), // its retries are ours to report
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd client: %w", err)
+	}
+	s := &Store{cfg: cfg, client: client, prefix: "/ohm/" + cfg.Cell + "/", side: "/ohm/" + cfg.Cell + "!", lanes: make(chan *lane, laneCount)}
+	for i := range laneCount {
+		s.lanes <- &lane{key: fmt.Sprintf("%st/%s/%d", s.side, cfg.Sender, i), unread: true}
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+// Close ends the connection; calls under way fail.
+func (s *Store) Close() error { return s.client.Close() }
+
+// Limits of one write: what fits between a request's own operations and the server's
+// limit, each claim taking two compares.
+func (s *Store) Limits() cellstate.Limits {
+	return cellstate.Limits{Claims: (s.cfg.MaxTxnOps - 8) / 2}
+}
+
+// prepare writes format and incarnation into an empty store and reads them back.
+func (s *Store) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	formatKey, incarnationKey := s.key(cellstate.MetaKey("format")), s.key(cellstate.MetaKey("incarnation"))
+	meta := func(v string) (string, error) {
+		raw, err := proto.Marshal(&ohmv1.Meta{Value: v, Time: timestamppb.Now()})
+		return string(raw), err
+	}
+	f, err := meta(format)
+	if err != nil {
+		return err
+	}
+	i, err := meta(ulid.Make().String())
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(formatKey), "=", 0)).
+		Then(clientv3.OpPut(formatKey, f), clientv3.OpPut(incarnationKey, i)).
+		Commit()
+	if err != nil {
+		return s.unreachable(err)
+	}
+	got, err := s.client.Txn(ctx).Then(clientv3.OpGet(formatKey), clientv3.OpGet(incarnationKey)).Commit()
+	if err != nil {
+		return s.unreachable(err)
+	}
+	var raw [2]string
+	var values [2]ohmv1.Meta
+	for n := range values {
+		kvs := got.Responses[n].GetResponseRange().GetKvs()
+		if len(kvs) != 1 {
+			return fmt.Errorf("the store has no %s record", []string{"format", "incarnation"}[n])
+		}
+		raw[n] = string(kvs[0].Value)
+		if err := proto.Unmarshal(kvs[0].Value, &values[n]); err != nil {
+			return fmt.Errorf("meta record %s: %w", kvs[0].Key, err)
+		}
+	}
+	if v := values[0].GetValue(); v != format {
+		return fmt.Errorf("the store has format %q; this release reads and writes format %q: use the release that wrote it, or another data dir", v, format)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.incarnation, s.cluster = raw[1], resp.Header.ClusterId
+	return nil
+}
+
+func (s *Store) key(k cellstate.Key) string { return s.prefix + string(k) }
+
+func (s *Store) fenceKey(n cellstate.NodeName) string { return s.side + "f/" + string(n) }
+
+func (s *Store) identity() (incarnation string, cluster uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.incarnation, s.cluster
+}
+
+// unreachable marks an error of a request that changed nothing.
+func (s *Store) unreachable(err error) error {
+	return fmt.Errorf("%w: etcd at %v: %w", cellstate.ErrUnreachable, s.cfg.Endpoints, err)
+}
+
+var (
+	_ cellstate.Store     = (*Store)(nil)
+	_ cellstate.Leaser    = (*Store)(nil)
+	_ cellstate.Historian = (*Store)(nil)
+)

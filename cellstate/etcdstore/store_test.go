@@ -1,0 +1,101 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/etcdstore/embedded"
+	"github.com/ohmcell/ohm/cellstate/storetest"
+)
+
+// endpoint of the etcd that the tests of this package share, each in a cell of its own.
+var endpoint string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "ohm")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		server, err := embedded.Start(context.Background(), dir, zap.NewNop())
+		if err != nil {
+			panic(err)
+		}
+		endpoint = server.Endpoint()
+		code := m.Run()
+		server.Close()
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
+
+// testStore adds to a store what storetest uses to hurt it.
+type testStore struct {
+	*Store
+	drop *atomic.Bool
+}
+
+func (s testStore) Compact(ctx context.Context, r cellstate.Revision) error {
+	_, err := s.client.Compact(ctx, int64(r))
+	return err
+}
+
+func (s testStore) PutRaw(ctx context.Context, key cellstate.Key, value []byte) error {
+	_, err := s.client.Put(ctx, s.key(key), string(value))
+	return err
+}
+
+func (s testStore) DropReply() { s.drop.Store(true) }
+
+var cells atomic.Int64
+
+func open(t *testing.T, cfg Config) testStore {
+	t.Helper()
+	drop := new(atomic.Bool)
+	cfg.Endpoints = []string{endpoint}
+	if cfg.Cell == "" {
+		cfg.Cell = fmt.Sprintf("test-%d", cells.Add(1))
+	}
+	cfg.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if err == nil && strings.HasSuffix(method, "KV/Txn") && drop.CompareAndSwap(true, false) {
+			return status.Error(codes.Unavailable, "the reply was lost")
+		}
+		return err
+	})}
+	s, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return testStore{s, drop}
+}
+
+func TestLaws(t *testing.T) {
+	for _, limits := range []struct {
+		name string
+		cfg  Config
+	}{
+		{"embedded", Config{MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}},
+		{"default limits", Config{}},
+	} {
+		t.Run(limits.name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) cellstate.Store { return open(t, limits.cfg) })
+		})
+	}
+}

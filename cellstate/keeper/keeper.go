@@ -1,0 +1,167 @@
+// Package keeper holds the housekeeping loops of the control plane. One server of a
+// cell at a time, the leader, runs them: it marks jobs done, releases what stood on
+// nodes that are lost, and removes what is kept long enough.
+//
+// Every write is guarded by the leadership key's revision, so that a leader that has
+// been succeeded without noticing changes nothing any more. What a loop does is decided
+// by a pure function of a snapshot and the time.
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/mirror"
+)
+
+// Store is what the keeper needs of the cell's store.
+type Store interface {
+	cellstate.Leaser
+	Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error)
+}
+
+// Config of a keeper. Store, Mirror and Server must be given.
+type Config struct {
+	Store  Store
+	Mirror *mirror.Mirror // somebody else runs it
+	Server string         // name of this server, unique in the cell
+	Log    *zap.Logger
+	Limits Limits
+}
+
+// Limits are the keeper's times and numbers; a zero one takes its default.
+type Limits struct {
+	Store time.Duration // how long the store may take to answer; 5 s
+	Lease time.Duration // life of the leadership without renewal; 10 s
+
+	// A node is lost when no server has had its session for LostAfter; 40 s. For Grace
+	// after this keeper has become the leader nothing is lost; 40 s.
+	LostAfter, Grace time.Duration
+	// BrakePercent of the nodes unseen at once, and at least BrakeNodes, are more likely
+	// trouble of the control plane's than of the nodes': nothing is lost then. More than
+	// 40, at least 3. A node that has nothing left on it counts for BrakeWindow; 10 min.
+	BrakePercent, BrakeNodes int
+	BrakeWindow              time.Duration
+
+	// A job is removed when it has been done for DoneAfter, 24 h, and sooner where there
+	// are more than DoneJobs that are done; 10,000.
+	DoneAfter time.Duration
+	DoneJobs  int
+	Attempts  int           // ended ones that a slot of a job that is not done keeps; 5
+	Sweep     time.Duration // between two looks at what may be removed; 1 min
+}
+
+func (l Limits) withDefaults() Limits {
+	span := func(d *time.Duration, preset time.Duration) {
+		if *d <= 0 {
+			*d = preset
+		}
+	}
+	number := func(n *int, preset int) {
+		if *n <= 0 {
+			*n = preset
+		}
+	}
+	span(&l.Store, 5*time.Second)
+	span(&l.Lease, 10*time.Second)
+	span(&l.LostAfter, 40*time.Second)
+	span(&l.Grace, 40*time.Second)
+	span(&l.BrakeWindow, 10*time.Minute)
+	span(&l.DoneAfter, 24*time.Hour)
+	span(&l.Sweep, time.Minute)
+	number(&l.BrakePercent, 40)
+	number(&l.BrakeNodes, 3)
+	number(&l.DoneJobs, 10_000)
+	number(&l.Attempts, 5)
+	return l
+}
+
+// Keeper keeps house in one cell while it leads.
+type Keeper struct {
+	cfg     Config
+	log     *zap.Logger
+	leads   atomic.Bool
+	braking atomic.Bool
+}
+
+// New returns a keeper; Run makes it work.
+func New(cfg Config) *Keeper {
+	cfg.Limits = cfg.Limits.withDefaults()
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Keeper{cfg: cfg, log: cfg.Log.Named("keeper")}
+}
+
+// Leads says whether this keeper is the leader now, as far as it knows.
+func (k *Keeper) Leads() bool { return k.leads.Load() }
+
+// Braking says whether so many nodes are unseen at once that none is declared lost.
+func (k *Keeper) Braking() bool { return k.braking.Load() }
+
+// retry is the pause before a store that did not answer is asked again.
+const retry = 250 * time.Millisecond
+
+// Run campaigns and, while it leads, keeps house, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := k.term(ctx); err != nil && ctx.Err() == nil {
+			k.log.Warn("leadership ended, campaigning again", zap.Error(err))
+			pause(ctx, retry)
+		}
+	}
+	return nil
+}
+
+// errDeposed says that the leadership key is not this leader's any more.
+var errDeposed = errors.New("another keeper leads")
+
+// commit commits writes, each guarded by the leadership, and waits until the mirror
+// shows what became of them. It returns which applied.
+func (k *Keeper) commit(ctx context.Context, lead cellstate.Guard, writes []cellstate.Write) (applied []bool, err error) {
+	for i := range writes {
+		writes[i].Guards = append(writes[i].Guards, lead)
+	}
+	ctx, cancel := k.bounded(ctx)
+	defer cancel()
+	var newest cellstate.Revision
+	for done := 0; done < len(writes); {
+		n := min(writesAtOnce, len(writes)-done)
+		out, err := k.cfg.Store.Commit(ctx, writes[done:done+n]...)
+		if err != nil {
+			return applied, err
+		}
+		for _, at := range out.Applied {
+			applied = append(applied, at > 0)
+		}
+		newest = out.Revision
+		done += n
+	}
+	if newest > 0 {
+		_, err = k.cfg.Mirror.WaitSnapshot(ctx, newest)
+	}
+	return applied, err
+}
+
+// writesAtOnce bounds the writes of one request.
+const writesAtOnce = 64
+
+func (k *Keeper) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	silent := fmt.Errorf("%w: the store has not answered within %v", cellstate.ErrUnreachable, k.cfg.Limits.Store)
+	return context.WithTimeoutCause(ctx, k.cfg.Limits.Store, silent)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

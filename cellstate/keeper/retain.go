@@ -1,0 +1,116 @@
+package keeper
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// sweep removes what is kept long enough.
+func (k *Keeper) sweep(ctx context.Context, lead cellstate.Guard, s *cellstate.Snapshot, now time.Time) error {
+	var writes []cellstate.Write
+	removed := expired(s, now, k.cfg.Limits)
+	for _, j := range removed {
+		writes = append(writes, removal(s, j))
+	}
+	gone := map[*cellstate.Job]bool{}
+	for _, j := range removed {
+		gone[j] = true
+	}
+	for j := range s.Jobs() {
+		if gone[j] {
+			continue
+		}
+		writes = append(writes, trim(j, k.cfg.Limits.Attempts)...)
+		if w := staleWaiting(j); w != nil {
+			writes = append(writes, *w)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	if len(removed) > 0 {
+		k.log.Info("removing jobs that have been done for long enough", zap.Int("jobs", len(removed)))
+	}
+	_, err := k.commit(ctx, lead, writes)
+	return err
+}
+
+// expired are the done jobs that may go: the old ones, and the oldest beyond the number
+// that is kept. One whose tasks are still there stays.
+func expired(s *cellstate.Snapshot, now time.Time, l Limits) []*cellstate.Job {
+	var done []*cellstate.Job
+	for j := range s.Jobs() {
+		live := slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil })
+		if j.Record.GetDone() != nil && !live {
+			done = append(done, j)
+		}
+	}
+	ended := func(j *cellstate.Job) time.Time { return j.Record.GetDone().GetTime().AsTime() }
+	slices.SortStableFunc(done, func(a, b *cellstate.Job) int { return ended(a).Compare(ended(b)) })
+	n := max(0, len(done)-l.DoneJobs)
+	for n < len(done) && now.Sub(ended(done[n])) >= l.DoneAfter {
+		n++
+	}
+	return done[:n]
+}
+
+// removal removes a done job with all records of its tasks, unless anything of it has
+// changed since the snapshot.
+func removal(s *cellstate.Snapshot, j *cellstate.Job) cellstate.Write {
+	from, end := cellstate.TasksKeys(j.Name)
+	w := cellstate.Write{
+		Guards:  []cellstate.Guard{{Key: from, End: end, Revision: s.Revision(), NotNewer: true, Delete: true}},
+		Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Read: j.Revision}},
+	}
+	if j.Waiting != nil {
+		w.Records = append(w.Records, cellstate.Record{Key: cellstate.WaitingKey(j.Name), Read: j.WaitingRevision})
+	}
+	return w
+}
+
+// trimAtOnce bounds the records of one write.
+const trimAtOnce = 50
+
+// trim removes ended attempts of a job that is not done. A slot keeps its newest ones,
+// and of a job that runs to its end every attempt that counts: the retries that are
+// left are told from what is stored.
+func trim(j *cellstate.Job, keep int) []cellstate.Write {
+	if j.Record == nil || j.Record.GetDone() != nil {
+		return nil
+	}
+	var records []cellstate.Record
+	for _, t := range j.Tasks {
+		for _, e := range t.Ended[:max(0, len(t.Ended)-keep)] {
+			if counts(j.Record, t.Slot, e) {
+				continue
+			}
+			records = append(records, cellstate.Record{Key: t.Slot.EndedKey(e.Attempt), Read: e.Revision})
+		}
+	}
+	var writes []cellstate.Write
+	for part := range slices.Chunk(records, trimAtOnce) {
+		writes = append(writes, cellstate.Write{Records: part})
+	}
+	return writes
+}
+
+func counts(job *ohmv1.Job, slot cellstate.Slot, e *cellstate.Ended) bool {
+	kind := job.GetSpec().GetKind()
+	return (kind == "batch" || kind == "ml") && slot.Version == job.GetVersion() &&
+		reconcile.Classify(e.GetStatus()) != reconcile.Excused
+}
+
+// staleWaiting removes a scheduler's word on a job that does not wait for it any more.
+func staleWaiting(j *cellstate.Job) *cellstate.Write {
+	if j.Waiting == nil || j.Record != nil && j.Record.GetDone() == nil {
+		return nil
+	}
+	return &cellstate.Write{Records: []cellstate.Record{{Key: cellstate.WaitingKey(j.Name), Read: j.WaitingRevision}}}
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// assigned is an assignment with what it was made of, so that it is made again only
+// when one of them has changed.
+type assigned struct {
+	placement  *cellstate.Placement
+	record     *ohmv1.Job
+	cause      string
+	assignment *ohmv1.Assignment
+}
+
+// assignments is the desired state of a node: one assignment for each of its
+// placements, by slot; and the gangs among their jobs, whose other members matter, too.
+// known are those made before.
+func assignments(s *cellstate.Snapshot, n *cellstate.Node, cell string, known map[string]assigned) ([]assigned, map[cellstate.JobName]*cellstate.Job) {
+	out := make([]assigned, 0, len(n.Placements))
+	var gangs map[cellstate.JobName]*cellstate.Job
+	for _, p := range n.Placements {
+		j := s.Job(p.Slot.JobName())
+		if j.Record.GetSpec().GetGang() != nil {
+			if gangs == nil {
+				gangs = map[cellstate.JobName]*cellstate.Job{}
+			}
+			gangs[j.Name] = j
+		}
+		id := cellstate.TaskID(p.Placement)
+		a := assigned{placement: p, record: j.Record, cause: reconcile.StopCause(j, p, n)}
+		if was, ok := known[id]; ok && was.placement == p && was.record == a.record && was.cause == a.cause && gangs[j.Name] == nil {
+			out = append(out, was)
+			continue
+		}
+		a.assignment = assignment(j, p, cell)
+		a.assignment.StopCause = a.cause
+		out = append(out, a)
+	}
+	return out, gangs
+}
+
+// assignment is one placement with all that is needed to run it. The spec of an older
+// version is not stored any more: its tasks are only to be stopped, so they get no
+// command.
+func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.Assignment {
+	spec := j.Record.GetSpec()
+	a := &ohmv1.Assignment{Id: cellstate.TaskID(p.Placement), Placement: p.Placement, Stop: spec.GetStop()}
+	group := j.Group(p.Slot.Group)
+	if j.Record.GetVersion() != p.Slot.Version || group == nil {
+		return a
+	}
+	a.Command, a.MaxRuntime, a.Env = group.GetCommand(), spec.GetMaxRuntime(), environment(j, group, p, cell)
+	return a
+}
+
+// environment is complete: the user's variables and Ohm's own, which win.
+func environment(j *cellstate.Job, group *ohmv1.Group, p *cellstate.Placement, cell string) map[string]string {
+	env := maps.Clone(group.GetEnv())
+	if env == nil {
+		env = map[string]string{}
+	}
+	var gpus []string
+	for _, g := range p.GetGpus() {
+		gpus = append(gpus, g.GetId())
+	}
+	env["OHM_NAMESPACE"] = p.Slot.Namespace
+	env["OHM_JOB"] = p.Slot.Job
+	env["OHM_GROUP"] = p.Slot.Group
+	env["OHM_INDEX"] = fmt.Sprint(p.Slot.Index)
+	env["OHM_ATTEMPT"] = fmt.Sprint(p.GetAttempt())
+	env["OHM_TASK"] = p.Slot.Task()
+	env["OHM_NODE"] = p.GetNode()
+	env["OHM_CELL"] = cell
+	env["OHM_GPUS"] = strings.Join(gpus, ",")
+	for _, port := range p.GetPorts() {
+		name := strings.ToUpper(strings.ReplaceAll(port.GetName(), "-", "_"))
+		env["OHM_PORT_"+name] = fmt.Sprint(port.GetNumber())
+	}
+	if j.Record.GetSpec().GetGang() != nil {
+		gangEnvironment(env, j, p)
+	}
+	return env
+}
+
+// The ports of gangs' masters: gangs that share a node should not meet.
+const (
+	masterPortFirst = 29500
+	masterPorts     = 1000
+)
+
+// gangEnvironment tells a member of a gang who the others are. Members are ranked by
+// group, in the order of the job, and index.
+func gangEnvironment(env map[string]string, j *cellstate.Job, p *cellstate.Placement) {
+	members := gangOf(j, p)
+	var hosts []string
+	for rank, m := range members {
+		hosts = append(hosts, m.GetNode())
+		if cellstate.SlotOf(m.GetSlot()) == p.Slot {
+			env["OHM_RANK"] = fmt.Sprint(rank)
+		}
+	}
+	port := fnv.New32a()
+	_, _ = port.Write([]byte(fmt.Sprintf("%s@%d", j.Name, p.Slot.Version))) // a hash never fails
+	env["OHM_WORLD_SIZE"] = fmt.Sprint(len(members))
+	env["OHM_HOSTS"] = strings.Join(hosts, ",")
+	env["MASTER_ADDR"] = members[0].GetNode()
+	env["MASTER_PORT"] = fmt.Sprint(masterPortFirst + port.Sum32()%masterPorts)
+}
+
+// gangOf are the members of the gang that p is one of. The tasks that were committed
+// with it count as members for good, so that what a member was told stays true when
+// another ends; for the slots that have none of those, the live ones do.
+func gangOf(j *cellstate.Job, p *cellstate.Placement) []*ohmv1.Placement {
+	var members []*ohmv1.Placement
+	for _, t := range j.Tasks {
+		if t.Slot.Version != p.Slot.Version {
+			continue
+		}
+		var member *ohmv1.Placement
+		if t.Placement != nil {
+			member = t.Placement.Placement
+		}
+		for _, e := range t.Ended {
+			if e.GetPlacement().GetTxn() == p.GetTxn() {
+				member = e.GetPlacement()
+			}
+		}
+		if member != nil {
+			members = append(members, member)
+		}
+	}
+	order := map[string]int{}
+	for i, g := range j.Record.GetSpec().GetGroups() {
+		order[g.GetName()] = i
+	}
+	slices.SortStableFunc(members, func(a, b *ohmv1.Placement) int { // by slot already: groups by name, then index
+		return order[a.GetSlot().GetGroup()] - order[b.GetSlot().GetGroup()]
+	})
+	return members
+}

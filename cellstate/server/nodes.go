@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// nodes is the Nodes service.
+type nodes struct {
+	ohmv1.UnimplementedNodesServer
+	*Server
+}
+
+// The states of a node. They are for people: whether a task may go there is decided
+// from what is stored.
+const (
+	nodeReady      = "Ready"
+	nodeDraining   = "Draining" // gives up its tasks, and still has some
+	nodeDrained    = "Drained"
+	nodeIneligible = "Ineligible"
+	nodeLost       = "Lost" // no server has its session
+)
+
+func nodeState(n *cellstate.Node) string {
+	switch {
+	case n.Alive == nil:
+		return nodeLost
+	case n.Intent.GetDrain() && len(n.Placements) > 0:
+		return nodeDraining
+	case n.Intent.GetDrain():
+		return nodeDrained
+	case n.Intent.GetIneligible():
+		return nodeIneligible
+	}
+	return nodeReady
+}
+
+func (n *nodes) List(ctx context.Context, _ *ohmv1.ListNodesRequest) (*ohmv1.ListNodesResponse, error) {
+	snapshot, err := n.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &ohmv1.ListNodesResponse{}
+	for row := range snapshot.Nodes() {
+		resp.Nodes = append(resp.Nodes, nodeView(row))
+	}
+	return resp, nil
+}
+
+func (n *nodes) Get(ctx context.Context, req *ohmv1.GetNodeRequest) (*ohmv1.NodeView, error) {
+	snapshot, err := n.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return oneNode(snapshot, req.GetNode())
+}
+
+func oneNode(s *cellstate.Snapshot, name string) (*ohmv1.NodeView, error) {
+	row := s.Node(cellstate.NodeName(name))
+	if row == nil {
+		return nil, refuse(cellstate.ErrNotFound, "node %s not found", name)
+	}
+	return nodeView(row), nil
+}
+
+// SetIntent changes the operator's wishes for a node: what the request names, and
+// nothing else.
+func (n *nodes) SetIntent(ctx context.Context, req *ohmv1.SetIntentRequest) (*ohmv1.NodeView, error) {
+	for key, value := range req.GetLabels() {
+		if err := checkLabel(key, value); err != nil {
+			return nil, err
+		}
+	}
+	snapshot, err := n.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
+		row := at.Node(cellstate.NodeName(req.GetNode()))
+		if row == nil {
+			return w, refuse(cellstate.ErrNotFound, "node %s not found", req.GetNode())
+		}
+		next := changedIntent(row.Intent, req)
+		if proto.Equal(next, row.Intent) {
+			w.Guards = []cellstate.Guard{{Key: cellstate.IntentKey(row.Name), Revision: row.IntentRevision}}
+			return w, nil
+		}
+		return cellstate.NodeWrite(row.Name, row, cellstate.Record{Key: cellstate.IntentKey(row.Name), Value: next, Read: row.IntentRevision}), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return oneNode(snapshot, req.GetNode())
+}
+
+func changedIntent(was *ohmv1.Intent, req *ohmv1.SetIntentRequest) *ohmv1.Intent {
+	next := &ohmv1.Intent{}
+	if was != nil {
+		next = proto.CloneOf(was)
+	}
+	next.Node = req.GetNode()
+	if req.Drain != nil {
+		next.Drain = req.GetDrain()
+	}
+	if req.Ineligible != nil {
+		next.Ineligible = req.GetIneligible()
+	}
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	for _, key := range req.GetRemoveLabels() {
+		delete(next.Labels, key)
+	}
+	maps.Copy(next.Labels, req.GetLabels())
+	return next
+}
+
+// checkLabel is the rule of job labels, for nodes.
+func checkLabel(key, value string) error {
+	if len(key) > 63 || !regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`).MatchString(key) {
+		return refuse(errInvalid, `label %.70q is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`, key)
+	}
+	if len(value) > 256 || !utf8.ValidString(value) {
+		return refuse(errInvalid, "label %s: its value must be at most 256 bytes of text", key)
+	}
+	return nil
+}
+
+func nodeView(n *cellstate.Node) *ohmv1.NodeView {
+	used := n.Used()
+	v := &ohmv1.NodeView{
+		Node: string(n.Name), State: nodeState(n), Capacity: n.Facts.GetCapacity(),
+		Used:  &ohmv1.Resources{CpuMilli: used.CPUMilli, MemoryBytes: used.MemoryBytes, DiskBytes: used.DiskBytes},
+		Tasks: int32(len(n.Placements)), Labels: n.Intent.GetLabels(), Attributes: n.Facts.GetAttributes(),
+		Driver: n.Facts.GetDriver(), Capabilities: n.Facts.GetCapabilities(), AgentVersion: n.Facts.GetAgentVersion(),
+		Server: n.Alive.GetServer(), Since: n.Alive.GetSince(), OverCommitted: overCommitted(n),
+	}
+	for _, d := range n.Facts.GetGpus() {
+		v.Gpus = append(v.Gpus, &ohmv1.GPUView{Id: d.GetId(), Model: d.GetModel(), UsedMilli: used.GPUs[d.GetId()]})
+	}
+	for _, h := range n.Holds {
+		v.Holds = append(v.Holds, h.Hold)
+	}
+	return v
+}
+
+// overCommitted says whether a node has shrunk below what stands on it.
+func overCommitted(n *cellstate.Node) bool {
+	used, have := n.Used(), n.Facts.GetCapacity()
+	if used.CPUMilli > have.GetCpuMilli() || used.MemoryBytes > have.GetMemoryBytes() || used.DiskBytes > have.GetDiskBytes() {
+		return true
+	}
+	known := map[string]bool{}
+	for _, d := range n.Facts.GetGpus() {
+		known[d.GetId()] = true
+	}
+	for id, milli := range used.GPUs {
+		if !known[id] || milli > 1000 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// reportWrites bounds the statuses that are committed in one request.
+const reportWrites = 256
+
+// reports collects what all sessions report and commits it, many at a time. A newer
+// report of an attempt takes the place of one that waits, so there are never more
+// than there are tasks. What has been taken in is kept until the store has it.
+type reports struct {
+	server *Server
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	waiting map[attempt]report
+}
+
+// attempt names one for good.
+type attempt struct {
+	slot cellstate.Slot
+	txn  string
+}
+
+type report struct {
+	node   cellstate.NodeName // whose session said it
+	status *ohmv1.Status
+}
+
+func newReports(s *Server) *reports {
+	return &reports{server: s, wake: make(chan struct{}, 1), waiting: map[attempt]report{}}
+}
+
+func (r *reports) add(node cellstate.NodeName, statuses []*ohmv1.Status) {
+	r.mu.Lock()
+	for _, s := range statuses {
+		r.keep(attempt{cellstate.SlotOf(s.GetSlot()), s.GetTxn()}, report{node, s}, true)
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keep holds a report until it is committed; of two of one attempt the one that is
+// further on, of equals the newer. The caller holds mu.
+func (r *reports) keep(of attempt, this report, newer bool) {
+	if was, ok := r.waiting[of]; ok {
+		a, b := was.status.GetState(), this.status.GetState()
+		if a > b || a == b && (!newer || task.Ended(a)) {
+			return
+		}
+	}
+	r.waiting[of] = this
+}
+
+func (r *reports) take() map[attempt]report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.waiting
+	r.waiting = map[attempt]report{}
+	return taken
+}
+
+func (r *reports) back(left map[attempt]report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for of, this := range left {
+		r.keep(of, this, false)
+	}
+}
+
+// run commits reports until ctx ends.
+func (r *reports) run(ctx context.Context) error {
+	for {
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		for taken := r.take(); len(taken) > 0; taken = r.take() {
+			left, err := r.commit(ctx, taken)
+			r.back(left)
+			if err == nil {
+				continue
+			}
+			r.server.log.Warn("statuses wait for the store", zap.Int("statuses", len(left)), zap.Error(err))
+			if pause(ctx, retryStore) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// commit judges reports on the latest snapshot and commits them. It returns those that
+// must be judged again, for which it has waited until the snapshot is newer.
+func (r *reports) commit(ctx context.Context, taken map[attempt]report) (left map[attempt]report, err error) {
+	snapshot := r.server.cfg.Mirror.Snapshot() // there is one: sessions wait for it
+	var writes []cellstate.Write
+	var of []attempt
+	left = map[attempt]report{}
+	for a, this := range taken {
+		if w, ok := reportWrite(snapshot, a, this, time.Now()); ok {
+			writes, of = append(writes, w), append(of, a)
+			left[a] = this
+		}
+	}
+	var wait cellstate.Revision
+	for len(writes) > 0 {
+		n := min(len(writes), reportWrites)
+		ctx, cancel := r.server.bounded(ctx)
+		out, err := r.server.cfg.Store.Commit(ctx, writes[:n]...)
+		cancel()
+		if err != nil {
+			return left, storeError(ctx, err)
+		}
+		for i, at := range out.Applied {
+			if at > 0 {
+				delete(left, of[i])
+			} else {
+				wait = max(wait, out.Revision)
+			}
+		}
+		writes, of = writes[n:], of[n:]
+	}
+	if wait > 0 {
+		_, err = r.server.waitSnapshot(ctx, wait)
+	}
+	return left, err
+}
+
+// reportWrite is the write that stores a report; ok is false where there is nothing to
+// store: the attempt is not live on that node (the report is late), the state would go
+// back, or it is what is stored already. An end state is a release.
+func reportWrite(s *cellstate.Snapshot, of attempt, r report, now time.Time) (w cellstate.Write, ok bool) {
+	j := s.Job(of.slot.JobName())
+	if j == nil {
+		return w, false
+	}
+	t := j.Task(of.slot)
+	if t == nil || t.Placement == nil || t.Placement.GetTxn() != of.txn || t.Placement.GetNode() != string(r.node) {
+		return w, false
+	}
+	status := proto.CloneOf(r.status)
+	status.Attempt, status.Node = t.Placement.GetAttempt(), t.Placement.GetNode()
+	was := max(t.Status.GetState(), task.Assigned)
+	switch {
+	case task.Ended(status.GetState()):
+		if status.GetEnded() == nil {
+			status.Ended = timestamppb.New(now)
+		}
+		return cellstate.Write{Records: cellstate.ReleaseRecords(t, status)}, true
+	case !task.Forward(was, status.GetState()) && was != status.GetState(),
+		t.Status == nil && status.GetState() == task.Assigned,
+		t.Status != nil && proto.Equal(t.Status, status):
+		return w, false
+	}
+	return cellstate.Write{
+		Guards:  []cellstate.Guard{{Key: of.slot.PlacementKey(), Revision: t.Placement.Revision}},
+		Records: []cellstate.Record{{Key: of.slot.StatusKey(), Value: status, Read: t.StatusRevision}},
+	}, true
+}

@@ -1,0 +1,248 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// outbox bounds what waits to be sent to an agent. When it is full nothing is added:
+// the next message will hold all that has changed since the last one.
+const outbox = 4
+
+// session is one agent's conversation with this server.
+type session struct {
+	node   cellstate.NodeName
+	id     string
+	bootID string
+	since  time.Time
+	ctx    context.Context
+	end    context.CancelCauseFunc // with the reason
+	left   chan struct{}           // closed when it has written its last
+	out    chan *ohmv1.ServerMessage
+
+	ready   atomic.Bool  // its agent may be told
+	heard   atomic.Int64 // when the agent was last heard, Unix nanoseconds
+	sending atomic.Int64 // since when a message is being sent; 0: none is
+	behind  atomic.Bool  // something to say has found no room in the outbox
+
+	// aliveMu is held while the alive record is written, so that nothing writes it
+	// after the session has deleted it.
+	aliveMu sync.Mutex
+	gone    bool
+	alive   atomic.Int64 // revision of the alive record that is ours; 0: there is none
+
+	told told // owned by the gateway's assign loop
+}
+
+// Session is one agent's conversation; see the proto for its rules.
+func (n *nodes) Session(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage]) error {
+	hello, err := hear(stream)
+	if err != nil {
+		return err
+	}
+	g := n.gateway
+	s := &session{
+		node: cellstate.NodeName(hello.GetNode().GetName()), id: hello.GetSession(), bootID: hello.GetNode().GetBootId(),
+		since: time.Now(), left: make(chan struct{}), out: make(chan *ohmv1.ServerMessage, outbox),
+	}
+	s.ctx, s.end = context.WithCancelCause(stream.Context())
+	defer s.end(nil)
+	before, err := g.enter(s)
+	if err != nil {
+		return err
+	}
+	defer g.leave(s)
+	if before != nil {
+		<-before.left
+		s.alive.Store(before.alive.Load()) // if this one fails, it deletes what the other left
+	}
+	defer g.alive.drop(s)
+	if err := g.alive.attach(s, hello); err != nil {
+		return cmp.Or(context.Cause(s.ctx), err)
+	}
+	log := g.log.With(zap.String("node", string(s.node)))
+	log.Info("session attached", zap.String("session", s.id))
+	s.heard.Store(time.Now().UnixNano())
+	s.out <- &ohmv1.ServerMessage{Message: &ohmv1.ServerMessage_Timing{Timing: &ohmv1.Timing{
+		Heartbeat: durationpb.New(n.cfg.Limits.Silent / 4),
+	}}}
+	s.ready.Store(true)
+	g.streams.Add(2)
+	go func() {
+		defer g.streams.Done()
+		s.end(s.read(stream, g))
+	}()
+	go func() {
+		defer g.streams.Done()
+		s.end(s.write(stream, g))
+	}()
+	g.look()
+	<-s.ctx.Done() // both goroutines end when the stream does, which is when this returns
+	cause := context.Cause(s.ctx)
+	log.Info("session ended", zap.String("session", s.id), zap.NamedError("reason", cause))
+	if errors.Is(cause, io.EOF) {
+		return nil
+	}
+	return cause
+}
+
+// hear reads the hello that a session begins with.
+func hear(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage]) (*ohmv1.Hello, error) {
+	first, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	hello := first.GetHello()
+	if hello == nil {
+		return nil, refuse(errInvalid, "a session begins with hello")
+	}
+	facts := hello.GetNode()
+	if err := jobspec.CheckName("node name", facts.GetName()); err != nil {
+		return nil, refuse(errInvalid, "%v", err)
+	}
+	if hello.GetSession() == "" {
+		return nil, refuse(errInvalid, "hello has no session id")
+	}
+	capacity := facts.GetCapacity()
+	if capacity.GetCpuMilli() < 0 || capacity.GetMemoryBytes() < 0 || capacity.GetDiskBytes() < 0 {
+		return nil, refuse(errInvalid, "node %s has a negative capacity", facts.GetName())
+	}
+	seen := map[string]bool{}
+	for _, d := range facts.GetGpus() {
+		if d.GetId() == "" || seen[d.GetId()] {
+			return nil, refuse(errInvalid, "node %s has two GPUs of id %q, or one without", facts.GetName(), d.GetId())
+		}
+		seen[d.GetId()] = true
+	}
+	return hello, nil
+}
+
+// read takes in what the agent says. It returns why that ended.
+func (s *session) read(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage], g *gateway) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		s.heard.Store(time.Now().UnixNano())
+		switch m.GetMessage().(type) {
+		case *ohmv1.AgentMessage_Heartbeat:
+		case *ohmv1.AgentMessage_Statuses:
+			g.reports.add(s.node, m.GetStatuses().GetStatuses())
+		case *ohmv1.AgentMessage_Hello:
+			return refuse(errInvalid, "hello was said before; a new session needs a new stream")
+		default: // of a later release
+		}
+	}
+}
+
+// write sends what is in the outbox. Only this goroutine is held up by a slow agent.
+func (s *session) write(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage], g *gateway) error {
+	for {
+		select {
+		case m := <-s.out:
+			s.sending.Store(time.Now().UnixNano())
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+			s.sending.Store(0)
+			if s.behind.Swap(false) {
+				g.look() // there is room now for what found none
+			}
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		}
+	}
+}
+
+// told is what the agent has been told.
+type told struct {
+	row      *cellstate.Node // nil: nothing yet
+	revision cellstate.Revision
+	known    map[string]assigned
+	gangs    map[cellstate.JobName]*cellstate.Job // a member's failure stops the others, on other nodes, too
+}
+
+// tell puts what has changed for the node since the last message into the outbox.
+func (s *session) tell(snapshot *cellstate.Snapshot, row *cellstate.Node, cell string) {
+	t := &s.told
+	if t.row == row && !t.gangMoved(snapshot) {
+		return
+	}
+	want, gangs := assignments(snapshot, row, cell, t.known)
+	next := told{row: row, revision: snapshot.Revision(), known: map[string]assigned{}, gangs: gangs}
+	for _, a := range want {
+		next.known[a.assignment.GetId()] = a
+	}
+	message := &ohmv1.ServerMessage{}
+	if t.row == nil {
+		complete := &ohmv1.Complete{Revision: int64(snapshot.Revision())}
+		for _, a := range want {
+			complete.Assignments = append(complete.Assignments, a.assignment)
+		}
+		message.Message = &ohmv1.ServerMessage_Complete{Complete: complete}
+	} else {
+		change := &ohmv1.Incremental{FromRevision: int64(t.revision), Revision: int64(next.revision)}
+		for _, a := range want {
+			was, ok := t.known[a.assignment.GetId()]
+			if !ok || was.assignment != a.assignment && !proto.Equal(was.assignment, a.assignment) {
+				change.Assignments = append(change.Assignments, a.assignment)
+			}
+		}
+		for id := range t.known {
+			if _, ok := next.known[id]; !ok {
+				change.Removed = append(change.Removed, id)
+			}
+		}
+		if len(change.GetAssignments())+len(change.GetRemoved()) == 0 {
+			next.revision = t.revision // of the last message
+			s.told = next
+			return
+		}
+		slices.Sort(change.Removed)
+		message.Message = &ohmv1.ServerMessage_Incremental{Incremental: change}
+	}
+	select {
+	case s.out <- message:
+		s.told = next
+	default:
+		s.behind.Store(true)
+	}
+}
+
+func (t *told) gangMoved(snapshot *cellstate.Snapshot) bool {
+	for name, was := range t.gangs {
+		if snapshot.Job(name) != was {
+			return true
+		}
+	}
+	return false
+}
+
+// ask puts a message that is not about the desired state into the outbox.
+func (s *session) ask(ctx context.Context, m *ohmv1.ServerMessage) error {
+	select {
+	case s.out <- m:
+		return nil
+	case <-s.ctx.Done():
+		return refuse(errUnavailable, "the session of node %s has ended: %v", s.node, context.Cause(s.ctx))
+	case <-ctx.Done():
+		return fmt.Errorf("asking node %s: %w", s.node, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// maxJobs bounds the jobs of one request, which are written as one.
+const maxJobs = 100
+
+// maxRequestID bounds a request id, in bytes.
+const maxRequestID = 128
+
+// Submit stores the jobs of a request, all or none.
+func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.SubmitResponse, error) {
+	specs, err := admit(req, s.cfg.Store.Limits())
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	resp := &ohmv1.SubmitResponse{}
+	snapshot, err := s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
+		resp.Jobs = nil
+		for _, spec := range specs {
+			if err := knownScheduler(at, spec); err != nil {
+				return w, err
+			}
+			next, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), now)
+			if err != nil {
+				return w, err
+			}
+			resp.Jobs = append(resp.Jobs, submitted)
+			addJob(&w, at, next, spec)
+		}
+		return w, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	resp.Revision = int64(snapshot.Revision())
+	return resp, nil
+}
+
+// addJob adds a job's new record to w or, where next is nil, that it must still be the
+// one that was read.
+func addJob(w *cellstate.Write, at *cellstate.Snapshot, next *ohmv1.Job, spec *ohmv1.JobSpec) {
+	name := cellstate.JobNameOf(spec)
+	var read cellstate.Revision
+	if row := at.Job(name); row != nil {
+		read = row.Revision
+	}
+	if next == nil {
+		w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.JobKey(name), Revision: read})
+		return
+	}
+	w.Records = append(w.Records, cellstate.Record{Key: cellstate.JobKey(name), Value: next, Read: read})
+}
+
+// admit judges a request by itself and returns its jobs with every default filled in.
+func admit(req *ohmv1.SubmitRequest, limits cellstate.Limits) ([]*ohmv1.JobSpec, error) {
+	switch n := len(req.GetJobs()); {
+	case n == 0:
+		return nil, refuse(errInvalid, "the request has no jobs")
+	case n > maxJobs:
+		return nil, refuse(errInvalid, "the request has %d jobs, more than the %d that are stored as one; send it in parts", n, maxJobs)
+	case len(req.GetRequestId()) > maxRequestID:
+		return nil, refuse(errInvalid, "the request id is %d bytes long, more than %d", len(req.GetRequestId()), maxRequestID)
+	}
+	var specs []*ohmv1.JobSpec
+	var faults []string
+	seen := map[cellstate.JobName]bool{}
+	for i, given := range req.GetJobs() {
+		at := ""
+		if len(req.GetJobs()) > 1 {
+			at = fmt.Sprintf("jobs[%d] (%.70s): ", i, given.GetName())
+		}
+		problems := jobspec.Validate(given)
+		for _, p := range problems {
+			faults = append(faults, at+p.String())
+		}
+		if len(problems) > 0 {
+			continue
+		}
+		spec := proto.CloneOf(given)
+		jobspec.Defaults(spec)
+		if fault := unfit(spec, limits); fault != "" {
+			faults = append(faults, at+fault)
+		}
+		name := cellstate.JobNameOf(spec)
+		if seen[name] {
+			faults = append(faults, at+fmt.Sprintf("job %s is in the request twice", name))
+		}
+		seen[name] = true
+		specs = append(specs, spec)
+	}
+	if len(faults) > 0 {
+		return nil, refuse(errInvalid, "%s", strings.Join(faults, "\n"))
+	}
+	return specs, nil
+}
+
+// unfit says why no cell on this store could ever run the job, whatever its nodes.
+func unfit(spec *ohmv1.JobSpec, limits cellstate.Limits) string {
+	if min := spec.GetGang().GetMin(); limits.Claims > 0 && int(min) > limits.Claims {
+		return fmt.Sprintf("gang.min: %d tasks must start as one, and the store commits at most %d at once; "+
+			"lower gang.min or raise the store's limit of operations", min, limits.Claims)
+	}
+	return ""
+}
+
+// knownScheduler refuses a job whose scheduler nobody has ever registered: it would
+// wait for ever.
+func knownScheduler(at *cellstate.Snapshot, spec *ohmv1.JobSpec) error {
+	var known []string
+	for row := range at.Schedulers() {
+		if row.Name == spec.GetScheduler() {
+			return nil
+		}
+		known = append(known, row.Name)
+	}
+	text := fmt.Sprintf("job %s names scheduler %q, which is not registered", spec.GetName(), spec.GetScheduler())
+	if len(known) == 0 {
+		return refuse(errInvalid, "%s; none is", text)
+	}
+	text += "; known are " + strings.Join(known, ", ")
+	if near := nearest(spec.GetScheduler(), known); near != "" {
+		text += fmt.Sprintf("; did you mean %s?", near)
+	}
+	return refuse(errInvalid, "%s", text)
+}
+
+// run decides what a submission of spec makes of the job's row: the next record, nil
+// if nothing is to be written.
+//
+//	the same request id          the same run: nothing, or a refusal if the content differs
+//	live and the same content    nothing
+//	live and other content       a new version; kind and scheduler must stay
+//	done, stopped or never there a new run: a new version, marks cleared
+func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Time) (*ohmv1.Job, *ohmv1.Submitted, error) {
+	digest, err := digestOf(spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	version := int64(1)
+	if row != nil && row.Record != nil {
+		was := row.Record
+		same := &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: was.GetVersion(), Unchanged: true}
+		if requestID != "" && was.GetRequestId() == requestID {
+			if !bytes.Equal(was.GetDigest(), digest) {
+				return nil, nil, refuse(errReused, "request id %q was used before to submit job %s with other content", requestID, row.Name)
+			}
+			return nil, same, nil
+		}
+		if row.Live() {
+			if proto.Equal(was.GetSpec(), spec) {
+				return nil, same, nil
+			}
+			if err := changeable(row.Name, was.GetSpec(), spec); err != nil {
+				return nil, nil, err
+			}
+		}
+		version = was.GetVersion() + 1
+	} else if row != nil { // tasks of a job whose record has gone: their versions are taken
+		for _, t := range row.Tasks {
+			version = max(version, t.Slot.Version+1)
+		}
+	}
+	next := &ohmv1.Job{Spec: spec, Version: version, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest}
+	return next, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: version}, nil
+}
+
+// changeable refuses a change that would hand a live job's tasks to other rules.
+func changeable(name cellstate.JobName, was, next *ohmv1.JobSpec) error {
+	for _, field := range []struct{ name, was, next string }{
+		{"kind", was.GetKind(), next.GetKind()},
+		{"scheduler", was.GetScheduler(), next.GetScheduler()},
+	} {
+		if field.was != field.next {
+			return refuse(errPrecondition, "job %s is live, and its %s cannot change from %s to %s; stop it first",
+				name, field.name, field.was, field.next)
+		}
+	}
+	return nil
+}
+
+// digestOf names the content of a job.
+func digestOf(spec *ohmv1.JobSpec) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("digest of job %s: %w", spec.GetName(), err)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:], nil
+}
+
+// nearest is the name that was probably meant; "" if none is close.
+func nearest(word string, names []string) string {
+	best, least := "", 1+len(word)/3
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if d := distance(word, name); d < least || d == least && best == "" {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions, replacements and swaps of neighbours that
+// turn a into b.
+func distance(a, b string) int {
+	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range above {
+		above[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			same := 1
+			if a[i-1] == b[j-1] {
+				same = 0
+			}
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+same)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, above, row = above, row, before
+	}
+	return above[len(b)]
+}

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ohmcell/ohm/cellstate"
+)
+
+// writeRounds bounds how often a write that lost a race is judged again.
+const writeRounds = 8
+
+// write commits what plan makes of a snapshot. Where a record has moved on, plan is
+// asked again with a newer snapshot. It returns a snapshot that shows the write. A plan
+// without records is committed too: its guards say whether the snapshot is still true.
+func (s *Server) write(ctx context.Context, plan func(*cellstate.Snapshot) (cellstate.Write, error)) (*cellstate.Snapshot, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	snapshot, err := s.snapshot(ctx)
+	for round := 0; err == nil && round < writeRounds; round++ {
+		var w cellstate.Write
+		if w, err = plan(snapshot); err != nil {
+			return nil, err
+		}
+		var out cellstate.Outcome
+		if out, err = s.cfg.Store.Commit(ctx, w); err != nil {
+			break
+		}
+		if at := out.Applied[0]; at > 0 {
+			snapshot, err = s.cfg.Mirror.WaitSnapshot(ctx, at)
+			return snapshot, storeError(ctx, err)
+		}
+		if round == writeRounds/2 {
+			s.cfg.Mirror.Resync(ctx) // the snapshot is newer than the answer and still wrong
+		}
+		snapshot, err = s.cfg.Mirror.WaitSnapshot(ctx, out.Revision)
+	}
+	if err != nil {
+		return nil, storeError(ctx, err)
+	}
+	return nil, fmt.Errorf("%w: others keep changing the same records; try again", cellstate.ErrConflict)
+}
+
+// storeError prefers the reason for which ctx ended, which is bounded's, to what the
+// store made of it.
+func storeError(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

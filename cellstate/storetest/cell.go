@@ -1,0 +1,221 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/celltest"
+	"github.com/ohmcell/ohm/cellstate/mirror"
+)
+
+// patience bounds every wait of a law; none comes near it.
+const patience = 30 * time.Second
+
+// cell is the store under test with what the laws need around it.
+type cell struct {
+	*testing.T
+	*celltest.Cell
+	ctx   context.Context
+	store cellstate.Store
+	start *cellstate.Snapshot // before the law did anything
+}
+
+func newCell(t *testing.T, store cellstate.Store) *cell {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	c := &cell{T: t, Cell: celltest.New(t, store), ctx: ctx, store: store}
+	c.start = c.Snapshot()
+	return c
+}
+
+// side is one scheduler's side of the cell: a mirror and its link to the store.
+type side struct {
+	*mirror.Mirror
+	link *link
+}
+
+// side starts a mirror, which ends with the test and is up to date now.
+func (c *cell) side() *side { return c.sideOver(&link{Store: c.store}) }
+
+func (c *cell) sideOver(l *link) *side {
+	c.Helper()
+	s := &side{mirror.New(l, zap.NewNop()), l}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	c.Cleanup(func() {
+		l.release()
+		cancel()
+		if err := <-ended; err != nil {
+			c.Errorf("mirror: %v", err)
+		}
+	})
+	c.sync(s)
+	return s
+}
+
+// sync waits until the sides have seen all that stands in the store.
+func (c *cell) sync(sides ...*side) *cellstate.Snapshot {
+	c.Helper()
+	now := c.Snapshot()
+	for _, s := range sides {
+		seen, err := s.WaitSnapshot(c.ctx, now.Revision())
+		if err != nil {
+			c.Fatal(err)
+		}
+		now = seen
+	}
+	return now
+}
+
+// commit commits one transaction through a side.
+func (c *cell) commit(s *side, txn *cellstate.Txn) cellstate.Result {
+	c.Helper()
+	r, err := s.Commit(c.ctx, txn)
+	if err != nil {
+		c.Fatalf("commit: %v", err)
+	}
+	return r[0]
+}
+
+// late commits a transaction through a fresh side that has seen the state before
+// meanwhile and nothing of what meanwhile does until the store has answered its first
+// request: only the store can refuse it.
+func (c *cell) late(txn func(*cellstate.Snapshot) *cellstate.Txn, meanwhile func()) (cellstate.Result, *side) {
+	c.Helper()
+	s := c.side()
+	decided := txn(s.Snapshot())
+	s.link.hold()
+	meanwhile()
+	return c.commit(s, decided), s
+}
+
+// refusedOnce asserts that the store, not the mirror, refused the late request.
+func (c *cell) refusedOnce(s *side) {
+	c.Helper()
+	if s.link.refused.Load() == 0 {
+		c.Fatal("the store refused nothing")
+	}
+}
+
+// committed asserts that all claims of a transaction committed.
+func (c *cell) committed(r cellstate.Result) cellstate.Result {
+	c.Helper()
+	if len(r.Conflicts) > 0 || len(r.Committed) != len(r.Txn.Claims) || r.Revision == 0 {
+		c.Fatalf("%d of %d claims committed at %d, conflicts %+v", len(r.Committed), len(r.Txn.Claims), r.Revision, r.Conflicts)
+	}
+	return r
+}
+
+// lost asserts that nothing committed and that the first conflict has a reason.
+func (c *cell) lost(r cellstate.Result, reason cellstate.Reason) cellstate.Conflict {
+	c.Helper()
+	if len(r.Committed) > 0 || len(r.Conflicts) == 0 {
+		c.Fatalf("committed %v, conflicts %+v; want none committed, reason %s", r.Committed, r.Conflicts, reason)
+	}
+	if got := r.Conflicts[0].Reason; got != reason {
+		c.Fatalf("conflict %+v, want reason %s", r.Conflicts[0], reason)
+	}
+	return r.Conflicts[0]
+}
+
+// one is a transaction of one claim, for task index of a job's group main.
+func one(job string, index int, node cellstate.NodeName) func(*cellstate.Snapshot) *cellstate.Txn {
+	return func(s *cellstate.Snapshot) *cellstate.Txn {
+		return celltest.Txn(s, cellstate.Incremental, claim(s, job, index, node))
+	}
+}
+
+func claim(s *cellstate.Snapshot, job string, index int, node cellstate.NodeName) cellstate.Claim {
+	return celltest.Claim(s, slot(s, job, index), node)
+}
+
+func slot(s *cellstate.Snapshot, job string, index int) cellstate.Slot {
+	return celltest.Slot(s, celltest.Name(job), "main", index)
+}
+
+// live is the slot's live placement in the store; nil if there is none.
+func (c *cell) live(s cellstate.Slot) *cellstate.Placement {
+	c.Helper()
+	if t := c.Snapshot().Job(s.JobName()).Task(s); t != nil {
+		return t.Placement
+	}
+	return nil
+}
+
+// changes reads what happened after one revision up to another, which must be one at
+// which something happened.
+func (c *cell) changes(after, upTo cellstate.Revision) []cellstate.Change {
+	c.Helper()
+	var out []cellstate.Change
+	for batch, err := range c.store.Changes(c.ctx, after) {
+		if err != nil {
+			c.Fatalf("changes after %d: %v", after, err)
+		}
+		out = append(out, batch.Changes...)
+		if batch.Revision >= upTo {
+			break
+		}
+	}
+	return slices.DeleteFunc(out, func(ch cellstate.Change) bool { return ch.Revision > upTo })
+}
+
+// replay shows the state at every revision from the start of the law to one at which
+// something happened.
+func (c *cell) replay(upTo cellstate.Revision, see func(*cellstate.Snapshot)) {
+	c.Helper()
+	s := c.start
+	changes := c.changes(s.Revision(), upTo)
+	for len(changes) > 0 {
+		at := changes[0].Revision
+		n := slices.IndexFunc(changes, func(ch cellstate.Change) bool { return ch.Revision != at })
+		if n < 0 {
+			n = len(changes)
+		}
+		next, gaps, err := s.Apply(cellstate.Batch{Revision: at, Changes: changes[:n]})
+		if err != nil || len(gaps) > 0 {
+			c.Fatalf("revision %d: gaps %v, error %v", at, gaps, err)
+		}
+		s, changes = next, changes[n:]
+		see(s)
+	}
+}
+
+// eventually polls until a condition holds.
+func (c *cell) eventually(what string, holds func() bool) {
+	c.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-c.ctx.Done():
+			c.Fatalf("waiting until %s: %v", what, c.ctx.Err())
+		}
+	}
+}
+
+// refuses asserts that a write does not apply.
+func (c *cell) refuses(w cellstate.Write) {
+	c.Helper()
+	out, err := c.store.Commit(c.ctx, w)
+	if err != nil {
+		c.Fatalf("commit: %v", err)
+	}
+	if out.Applied[0] != 0 {
+		c.Fatalf("a write applied that must not: %v", w)
+	}
+}
+
+func (c *cell) is(err, want error) {
+	c.Helper()
+	if !errors.Is(err, want) {
+		c.Fatalf("error %v, want %v", err, want)
+	}
+}

@@ -1,0 +1,238 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/audit"
+	"github.com/ohmcell/ohm/cellstate/celltest"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Random plays a random history into an empty store, one step after the other, so that
+// it can be replayed and made smaller: two schedulers, each with its own snapshot, which
+// lags and now and then misses an event, and whose requests may come late or twice;
+// agents that report and release, late ones too; users who submit, change, stop and
+// remove jobs; operators who resize and close nodes. At the end both snapshots agree
+// with the store, and audit finds no promise broken at any revision.
+func Random(t *rapid.T, store cellstate.Store) {
+	ctx := context.Background()
+	w := &world{T: t, ctx: ctx, store: store, cell: celltest.New(t, store)}
+	w.start = w.cell.Snapshot()
+	for i := range 3 {
+		w.cell.Node(celltest.Nodes(fmt.Sprint("n", i)).Draw(t, "node"))
+		w.cell.Job(celltest.Jobs(fmt.Sprint("j", i)).Draw(t, "job"))
+	}
+	for range 2 {
+		w.views = append(w.views, &view{snapshot: w.cell.Snapshot()})
+	}
+	steps := []func(*view){w.commit, w.commit, w.commit, w.commit, w.sendLate, w.follow, w.follow, w.report, w.report, w.release, w.release, w.user, w.operator}
+	for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		step := rapid.SampledFrom(steps).Draw(t, "step")
+		step(rapid.SampledFrom(w.views).Draw(t, "view"))
+	}
+	w.finish()
+}
+
+type world struct {
+	*rapid.T
+	ctx   context.Context
+	store cellstate.Store
+	cell  *celltest.Cell
+	start *cellstate.Snapshot
+	views []*view
+	txns  int
+}
+
+// view is one scheduler: what it has seen, and its requests that are still on their way.
+type view struct {
+	snapshot *cellstate.Snapshot
+	missed   bool // an event, of which it does not know yet
+	late     [][]cellstate.Write
+}
+
+// commit plans a random transaction on what the scheduler has seen; the request is sent at once,
+// later, or both.
+func (w *world) commit(v *view) {
+	if len(slices.Collect(v.snapshot.Jobs())) == 0 {
+		return
+	}
+	w.txns++
+	txn := celltest.Txns(v.snapshot, fmt.Sprint(w.txns)).Draw(w.T, "txn")
+	plan := cellstate.MakePlan(v.snapshot, time.Unix(int64(w.txns), 0), []*cellstate.Txn{txn}, func(cellstate.ClaimRef) bool { return false })
+	how := rapid.SampledFrom([]string{"now", "now", "later", "twice"}).Draw(w.T, "sent")
+	if how != "later" {
+		w.send(plan.Writes)
+	}
+	if how != "now" {
+		v.late = append(v.late, plan.Writes)
+	}
+}
+
+func (w *world) send(writes []cellstate.Write) {
+	if _, err := w.store.Commit(w.ctx, writes...); err != nil {
+		w.Fatalf("commit: %v", err)
+	}
+}
+
+func (w *world) sendLate(v *view) {
+	if len(v.late) > 0 {
+		w.send(v.late[0])
+		v.late = v.late[1:]
+	}
+}
+
+// follow moves the scheduler's snapshot on by some revisions, and loses an event now and then.
+func (w *world) follow(v *view) {
+	batches := w.since(v.snapshot.Revision())
+	if len(batches) == 0 {
+		return
+	}
+	n := rapid.IntRange(1, len(batches)).Draw(w.T, "revisions")
+	lose := rapid.IntRange(0, 4*n).Draw(w.T, "lose")
+	for i, b := range batches[:n] {
+		if i == lose && b.Changes[0].Key.Parse().Kind == cellstate.KindPlacement {
+			b.Changes, v.missed = b.Changes[1:], true
+		}
+		w.apply(v, b)
+	}
+}
+
+func (w *world) apply(v *view, b cellstate.Batch) {
+	next, gaps, err := v.snapshot.Apply(b)
+	if err != nil {
+		w.Fatalf("apply: %v", err)
+	}
+	if v.snapshot = next; len(gaps) > 0 {
+		if !v.missed {
+			w.Fatalf("revision %d: a gap at %v, but nothing was lost", b.Revision, gaps)
+		}
+		v.snapshot, v.missed = w.cell.Snapshot(), false
+	}
+}
+
+// since reads the batches after a revision, one for each revision.
+func (w *world) since(after cellstate.Revision) []cellstate.Batch {
+	now := w.cell.Snapshot().Revision()
+	if now <= after {
+		return nil
+	}
+	var out []cellstate.Batch
+	for b, err := range w.store.Changes(w.ctx, after) {
+		if err != nil {
+			w.Fatalf("changes: %v", err)
+		}
+		for _, c := range b.Changes {
+			if len(out) == 0 || out[len(out)-1].Revision != c.Revision {
+				out = append(out, cellstate.Batch{Revision: c.Revision})
+			}
+			last := &out[len(out)-1]
+			last.Changes = append(last.Changes, c)
+		}
+		if b.Revision >= now {
+			return out
+		}
+	}
+	return out
+}
+
+// placement is a random live placement that the view knows of, with its task; nil if there is none.
+func (w *world) placement(v *view) *cellstate.Task {
+	var live []*cellstate.Task
+	for j := range v.snapshot.Jobs() {
+		for _, t := range j.Tasks {
+			if t.Placement != nil {
+				live = append(live, t)
+			}
+		}
+	}
+	if len(live) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(live).Draw(w.T, "task")
+}
+
+// report writes a status as an agent does whose server has the view's snapshot.
+func (w *world) report(v *view) {
+	if t := w.placement(v); t != nil {
+		w.send([]cellstate.Write{{
+			Guards:  []cellstate.Guard{{Key: t.Slot.PlacementKey(), Revision: t.Placement.Revision}},
+			Records: []cellstate.Record{{Key: t.Slot.StatusKey(), Read: t.StatusRevision, Value: celltest.StatusOf(t.Placement, task.Running)}},
+		}})
+	}
+}
+
+func (w *world) release(v *view) {
+	if t := w.placement(v); t != nil {
+		w.send([]cellstate.Write{{Records: cellstate.ReleaseRecords(t, celltest.StatusOf(t.Placement, task.Failed))}})
+	}
+}
+
+// user submits, changes, stops or removes a job.
+func (w *world) user(*view) {
+	name := fmt.Sprint("j", rapid.IntRange(0, 2).Draw(w.T, "name"))
+	j := w.cell.Snapshot().Job(celltest.Name(name))
+	switch {
+	case j == nil:
+		w.cell.Job(celltest.Jobs(name).Draw(w.T, "job"))
+	case rapid.Bool().Draw(w.T, "change"):
+		w.cell.Job(celltest.Jobs(name).Draw(w.T, "job"))
+	case j.Live():
+		w.cell.Mark(j.Name, func(j *ohmv1.Job) { j.Stopped = true })
+	case !slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }):
+		from, end := cellstate.TasksKeys(j.Name)
+		w.cell.Write(cellstate.Write{
+			Guards:  []cellstate.Guard{{Key: from, End: end, Revision: w.cell.Snapshot().Revision(), NotNewer: true, Delete: true}},
+			Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Read: j.Revision}},
+		})
+	}
+}
+
+// operator changes a node on what the view knows of it, which may be old.
+func (w *world) operator(v *view) {
+	name := cellstate.NodeName(fmt.Sprint("n", rapid.IntRange(0, 2).Draw(w.T, "node")))
+	n := v.snapshot.Node(name)
+	var rec cellstate.Record
+	if rapid.Bool().Draw(w.T, "resize") {
+		rec = cellstate.Record{Key: cellstate.NodeKey(name), Read: n.FactsRevision, Value: celltest.Nodes(string(name)).Draw(w.T, "facts").Proto()}
+	} else {
+		rec = cellstate.Record{Key: cellstate.IntentKey(name), Read: n.IntentRevision, Value: &ohmv1.Intent{Node: string(name), Ineligible: rapid.Bool().Draw(w.T, "ineligible")}}
+	}
+	w.send([]cellstate.Write{cellstate.NodeWrite(name, n, rec)})
+}
+
+// finish lets both views catch up and compares them and the whole history with what
+// must hold.
+func (w *world) finish() {
+	stored := w.cell.Snapshot()
+	for _, v := range w.views {
+		for _, b := range w.since(v.snapshot.Revision()) {
+			w.apply(v, b)
+		}
+		for n := range stored.Nodes() {
+			got := v.snapshot.Node(n.Name)
+			same := slices.EqualFunc(got.Placements, n.Placements, func(a, b *cellstate.Placement) bool {
+				return a.Revision == b.Revision && proto.Equal(a.Placement, b.Placement)
+			})
+			if !v.missed && (got.Fence != n.Fence || !same) {
+				w.Fatalf("node %s: seen %v, stored %v", n.Name, got, n)
+			}
+		}
+	}
+	a := audit.New(w.start)
+	for _, b := range w.since(w.start.Revision()) {
+		if err := a.Observe(b); err != nil {
+			w.Fatalf("audit: %v", err)
+		}
+	}
+	if report := a.Report(); len(report.GetViolations()) > 0 {
+		w.Fatalf("%v", report.GetViolations())
+	}
+}

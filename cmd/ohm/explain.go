@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/spf13/cobra"
+)
+
+func explainCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain JOB",
+		Short: "Say why a job waits or failed",
+		Long: `Say in what state a job is and why: its scheduler's last word on each group that
+waits, with the nodes counted by the reason for which each of them could not take a
+task; the newest conflicts that it lost, and to whom; and its tasks that failed.`,
+		Example: "  ohm explain train",
+		Args:    named("the name of a job", 1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.explain(cmd.Context(), args[0]) },
+	}
+	outputFlag(cmd, "table", "wide", "json", "yaml")
+	return cmd
+}
+
+func (a *app) explain(ctx context.Context, job string) error {
+	c, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	e, err := c.insight.Explain(ctx, &ohmv1.GetJobRequest{Namespace: a.namespace(), Job: job})
+	if err != nil {
+		return a.unknownJobs(ctx, c, err, job)
+	}
+	return a.show(view{json: one(e), table: func(p *printer) { explanation(p, e) }})
+}
+
+func explanation(p *printer, e *ohmv1.ExplainResponse) {
+	first := fmt.Sprintf("%s is %s", e.Job, e.State)
+	if e.Message != "" {
+		first += ": " + e.Message
+	}
+	p.linef("%s", first)
+	scheduler := fmt.Sprintf("scheduler %s is %s", e.Scheduler, schedulerState(e.SchedulerState))
+	if e.Time != nil {
+		scheduler += fmt.Sprintf("; its last word is of %s, on revision %d", p.app.ago(e.Time), e.SnapshotRevision)
+	}
+	p.linef("%s", scheduler)
+	for _, g := range e.Groups {
+		p.heading("group %s: %s without a node; %s looked at", g.Group, plural(int(g.Waiting), "task"), plural(int(g.Nodes), "node"))
+		type row = *ohmv1.Reason
+		columns(p, g.Reasons,
+			column[row]{title: "NODES", cell: func(r row) string { return fmt.Sprint(r.Nodes) }},
+			column[row]{title: "REASON", cell: row.GetReason},
+			column[row]{title: "OF", cell: row.GetDimension},
+			column[row]{title: "DETAIL", cell: row.GetDetail},
+		)
+	}
+	if len(e.Conflicts) > 0 {
+		p.heading("conflicts lost, newest first:")
+		conflictTable(p, e.Conflicts)
+	}
+	if len(e.Tasks) > 0 {
+		p.heading("tasks that failed, newest first:")
+		taskTable(p, e.Tasks)
+	}
+}
+
+func schedulerState(state string) string {
+	switch state {
+	case "Live":
+		return "live"
+	case "NotSeen":
+		return "not seen"
+	case "":
+		return "in an unknown state"
+	}
+	return state
+}

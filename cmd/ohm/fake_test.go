@@ -1,0 +1,358 @@
+package main
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// fake is a cell that answers what the test put into it.
+type fake struct {
+	address string
+	server  *grpc.Server
+
+	mu         sync.Mutex
+	submits    []*ohmv1.SubmitRequest
+	submitErrs []error // of the next submissions, in order
+	token      string  // of the last request
+	stops      []*ohmv1.StopJobsRequest
+	intents    []*ohmv1.SetIntentRequest
+	requests   []any // other requests, for what flags became
+
+	jobs       []*ohmv1.GetJobResponse
+	watch      map[string][][]*ohmv1.JobStatus // by job: for each stream, what it sends; the last one stays open
+	tasks      []*ohmv1.TaskView
+	logs       []*ohmv1.LogChunk
+	nodes      []*ohmv1.NodeView
+	schedulers []*ohmv1.SchedulerView
+	conflicts  []*ohmv1.ConflictView
+	explain    *ohmv1.ExplainResponse
+	txn        *ohmv1.TxnView
+	audit      *ohmv1.AuditResponse
+	failure    error // of every other request
+}
+
+// startFake serves f on a loopback port of its own until the test ends.
+func startFake(t *testing.T, f *fake, opts ...grpc.ServerOption) *fake {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts = append(opts, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if md, ok := metadata.FromIncomingContext(ctx); ok {
+			f.mu.Lock()
+			f.token = ""
+			if values := md.Get("authorization"); len(values) > 0 {
+				f.token = values[0]
+			}
+			f.requests = append(f.requests, req)
+			f.mu.Unlock()
+		}
+		return next(ctx, req)
+	}))
+	f.address, f.server = listener.Addr().String(), grpc.NewServer(opts...)
+	ohmv1.RegisterJobsServer(f.server, fakeJobs{fake: f})
+	ohmv1.RegisterNodesServer(f.server, fakeNodes{fake: f})
+	ohmv1.RegisterCellServer(f.server, fakeCell{fake: f})
+	ohmv1.RegisterInsightServer(f.server, fakeInsight{fake: f})
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = f.server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		f.server.Stop()
+		<-served
+	})
+	return f
+}
+
+func noSuch(format string, args ...any) error { return status.Errorf(codes.NotFound, format, args...) }
+
+type fakeJobs struct {
+	ohmv1.UnimplementedJobsServer
+	*fake
+}
+
+func (f fakeJobs) Submit(_ context.Context, req *ohmv1.SubmitRequest) (*ohmv1.SubmitResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.submits = append(f.submits, req)
+	if len(f.submitErrs) > 0 {
+		err := f.submitErrs[0]
+		f.submitErrs = f.submitErrs[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
+	resp := &ohmv1.SubmitResponse{Revision: 100}
+	for _, j := range req.Jobs {
+		resp.Jobs = append(resp.Jobs, &ohmv1.Submitted{Namespace: j.Namespace, Job: j.Name, Version: 1})
+	}
+	return resp, nil
+}
+
+func (f fakeJobs) Get(_ context.Context, req *ohmv1.GetJobRequest) (*ohmv1.GetJobResponse, error) {
+	if f.failure != nil {
+		return nil, f.failure
+	}
+	for _, j := range f.jobs {
+		if j.Status.Namespace == req.Namespace && j.Status.Job == req.Job {
+			return j, nil
+		}
+	}
+	return nil, noSuch("no job %s/%s", req.Namespace, req.Job)
+}
+
+func (f fakeJobs) List(_ context.Context, req *ohmv1.ListJobsRequest) (*ohmv1.ListJobsResponse, error) {
+	resp := &ohmv1.ListJobsResponse{}
+	for _, j := range f.jobs {
+		if req.Namespace == "" || req.Namespace == j.Status.Namespace {
+			resp.Jobs = append(resp.Jobs, j.Status)
+		}
+	}
+	return resp, f.failure
+}
+
+func (f fakeJobs) Watch(req *ohmv1.GetJobRequest, stream grpc.ServerStreamingServer[ohmv1.JobStatus]) error {
+	f.mu.Lock()
+	streams := f.watch[req.Job]
+	if len(streams) == 0 {
+		f.mu.Unlock()
+		return noSuch("no job %s", req.Job)
+	}
+	more := len(streams) > 1
+	if more {
+		f.watch[req.Job] = streams[1:]
+	}
+	f.mu.Unlock()
+	for _, s := range streams[0] {
+		if err := stream.Send(s); err != nil {
+			return err
+		}
+	}
+	if more {
+		return status.Error(codes.Unavailable, "the server goes away")
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+func (f fakeJobs) Stop(_ context.Context, req *ohmv1.StopJobsRequest) (*ohmv1.StopJobsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stops = append(f.stops, req)
+	resp := &ohmv1.StopJobsResponse{}
+	for _, name := range req.Jobs {
+		if !slices.ContainsFunc(f.jobs, func(j *ohmv1.GetJobResponse) bool { return j.Status.Job == name }) {
+			return nil, noSuch("no job %s", name)
+		}
+	}
+	for _, j := range f.jobs {
+		if req.All || slices.Contains(req.Jobs, j.Status.Job) {
+			resp.Jobs = append(resp.Jobs, &ohmv1.JobStatus{
+				Namespace: j.Status.Namespace, Job: j.Status.Job, Kind: j.Status.Kind, State: "Stopping",
+				Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 2, Stopping: 2}}, Submitted: ageOf(time.Minute),
+			})
+		}
+	}
+	return resp, nil
+}
+
+func (f fakeJobs) ListTasks(_ context.Context, req *ohmv1.ListTasksRequest) (*ohmv1.ListTasksResponse, error) {
+	resp := &ohmv1.ListTasksResponse{}
+	for _, t := range f.tasks {
+		job, _, _ := cutTask(t.Task)
+		if (req.Job == "" || req.Job == job) && (req.Node == "" || req.Node == t.Node) {
+			resp.Tasks = append(resp.Tasks, t)
+		}
+	}
+	return resp, nil
+}
+
+func cutTask(task string) (job, group string, ok bool) {
+	var req ohmv1.LogsRequest
+	err := readTask(task, &req)
+	return req.Job, req.Group, err == nil
+}
+
+func (f fakeJobs) Logs(req *ohmv1.LogsRequest, stream grpc.ServerStreamingServer[ohmv1.LogChunk]) error {
+	f.mu.Lock()
+	f.requests = append(f.requests, req)
+	f.mu.Unlock()
+	if req.Job != "hello" {
+		return noSuch("no job %s", req.Job)
+	}
+	for _, chunk := range f.logs {
+		if err := stream.Send(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type fakeNodes struct {
+	ohmv1.UnimplementedNodesServer
+	*fake
+}
+
+func (f fakeNodes) List(context.Context, *ohmv1.ListNodesRequest) (*ohmv1.ListNodesResponse, error) {
+	return &ohmv1.ListNodesResponse{Nodes: f.nodes}, f.failure
+}
+
+// Get takes a task off the node each time, so that a drain ends.
+func (f fakeNodes) Get(_ context.Context, req *ohmv1.GetNodeRequest) (*ohmv1.NodeView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.nodes {
+		if n.Node == req.Node {
+			if n.State == "Draining" && n.Tasks > 0 {
+				n.Tasks--
+			}
+			return n, nil
+		}
+	}
+	return nil, noSuch("no node %s", req.Node)
+}
+
+func (f fakeNodes) SetIntent(_ context.Context, req *ohmv1.SetIntentRequest) (*ohmv1.NodeView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.intents = append(f.intents, req)
+	for _, n := range f.nodes {
+		if n.Node == req.Node {
+			if n.State = "Ready"; req.GetDrain() {
+				n.State = "Draining"
+			}
+			return n, nil
+		}
+	}
+	return nil, noSuch("no node %s", req.Node)
+}
+
+type fakeCell struct {
+	ohmv1.UnimplementedCellServer
+	*fake
+}
+
+func (f fakeCell) Info(context.Context, *ohmv1.InfoRequest) (*ohmv1.InfoResponse, error) {
+	return &ohmv1.InfoResponse{Cell: "dev", Version: "9.9.9", Revision: 815, Server: "s1"}, f.failure
+}
+
+func (f fakeCell) ListSchedulers(context.Context, *ohmv1.ListSchedulersRequest) (*ohmv1.ListSchedulersResponse, error) {
+	return &ohmv1.ListSchedulersResponse{Schedulers: f.schedulers}, f.failure
+}
+
+type fakeInsight struct {
+	ohmv1.UnimplementedInsightServer
+	*fake
+}
+
+func (f fakeInsight) Explain(_ context.Context, req *ohmv1.GetJobRequest) (*ohmv1.ExplainResponse, error) {
+	if f.explain == nil || f.explain.Job != req.Job {
+		return nil, noSuch("no job %s", req.Job)
+	}
+	return f.explain, nil
+}
+
+func (f fakeInsight) ListConflicts(context.Context, *ohmv1.ListConflictsRequest) (*ohmv1.ListConflictsResponse, error) {
+	return &ohmv1.ListConflictsResponse{Conflicts: f.conflicts}, f.failure
+}
+
+func (f fakeInsight) GetTxn(_ context.Context, req *ohmv1.GetTxnRequest) (*ohmv1.TxnView, error) {
+	if f.txn == nil || f.txn.Transaction != req.Transaction {
+		return nil, noSuch("transaction %s is beyond retention", req.Transaction)
+	}
+	return f.txn, nil
+}
+
+func (f fakeInsight) Audit(context.Context, *ohmv1.AuditRequest) (*ohmv1.AuditResponse, error) {
+	return f.audit, f.failure
+}
+
+// noon is the time of every test.
+func noon() time.Time { return time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) }
+
+func ageOf(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon().Add(-d)) }
+
+// fullCell has something to say to every verb.
+func fullCell() *fake {
+	conflict := &ohmv1.ConflictView{
+		Time: ageOf(5 * time.Second), Scheduler: "batch", Transaction: "T2", Namespace: "default", Job: "b", Task: "b/main/0",
+		Node: "dev", Reason: "Resources", Dimension: "cpu", Wanted: "3", Free: "1",
+		Winner:           &ohmv1.WinnerView{Scheduler: "service", Transaction: "T1", Task: "a/main/0", Namespace: "default", Revision: 813},
+		SnapshotRevision: 812, StoreRevision: 815,
+	}
+	failed := &ohmv1.TaskView{
+		Namespace: "default", Task: "train/worker/1", Version: 3, Attempt: 2, State: "Failed", Node: "n7", Cause: "exited 7",
+		Since: ageOf(3 * time.Hour), ExitCode: 7, Transaction: "T0", Message: "it said:\n\x1b[31mno data\x07", Gpus: []*ohmv1.DeviceShare{{Id: "g0", Milli: 1000}, {Id: "g1", Milli: 460}},
+	}
+	hello := &ohmv1.JobStatus{
+		Namespace: "default", Job: "hello", Kind: "batch", State: "Succeeded", Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 4, Succeeded: 4}},
+		Scheduler: "batch", Precedence: 100, Version: 1, Submitted: ageOf(5 * time.Second), Ended: ageOf(3 * time.Second),
+		Elapsed: durationpb.New(1900 * time.Millisecond), Revision: 815, RequestId: "R1",
+	}
+	train := &ohmv1.JobStatus{
+		Namespace: "default", Job: "train", Kind: "ml", State: "Pending",
+		Groups:    []*ohmv1.GroupCounts{{Name: "worker", Count: 4, Waiting: 3, Failed: 1}, {Name: "ps", Count: 1, Starting: 1}},
+		Scheduler: "ml", Version: 3, Submitted: ageOf(26 * time.Hour), Elapsed: durationpb.New(26 * time.Hour), Message: "no node has 1 free GPU of V100M32", Revision: 815,
+	}
+	return &fake{
+		jobs: []*ohmv1.GetJobResponse{
+			{Status: hello, Revision: 40, Job: &ohmv1.Job{Version: 1, RequestId: "R1", SubmitTime: hello.Submitted,
+				Spec: &ohmv1.JobSpec{
+					Namespace: "default", Name: "hello", Kind: "batch", Scheduler: "batch", Precedence: 100, Labels: map[string]string{"team": "vision", "a": "yes"},
+					Retries: 3, MaxRuntime: durationpb.New(2 * time.Hour), Stop: &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second)},
+					Groups: []*ohmv1.Group{{
+						Name: "main", Count: 4, Command: []string{"sh", "-c", "echo it's \"$OHM_TASK\""}, Env: map[string]string{"LR": "0.1"},
+						Resources:   &ohmv1.Resources{CpuMilli: 100, MemoryBytes: 64 << 20},
+						Gpus:        &ohmv1.GPURequest{Count: 1, Models: []string{"T4", "V100M32"}, ShareMilli: 460},
+						Constraints: []*ohmv1.Constraint{{Key: "zone", Op: ohmv1.Operator_OPERATOR_NOT_IN, Values: []string{"a", "b"}}, {Key: "hollow", Op: ohmv1.Operator_OPERATOR_EXISTS}},
+					}},
+				},
+				Done: &ohmv1.Outcome{State: "Succeeded", Time: hello.Ended},
+			}},
+			{Status: train, Job: &ohmv1.Job{Version: 3, Spec: &ohmv1.JobSpec{Namespace: "default", Name: "train", Kind: "ml", Gang: &ohmv1.Gang{Min: 5, OnTimeout: "wait", Timeout: durationpb.New(10 * time.Minute)}}}},
+			{Status: &ohmv1.JobStatus{Namespace: "web", Job: "web", Kind: "service", State: "Running", Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 3, Running: 3}}, Scheduler: "service", Precedence: 200, Version: 2, Submitted: ageOf(90 * time.Minute)}},
+		},
+		tasks: []*ohmv1.TaskView{
+			{Namespace: "default", Task: "hello/main/0", Version: 1, Attempt: 1, State: "Succeeded", Node: "dev", Cause: "exited 0", Since: ageOf(3 * time.Second), Transaction: "T1"},
+			{Namespace: "default", Task: "train/worker/0", Version: 3, State: "Waiting", Since: ageOf(26 * time.Hour)},
+			failed,
+		},
+		logs: []*ohmv1.LogChunk{{Stream: "stdout", Data: []byte("one\n")}, {Stream: "stderr", Data: []byte("two\n")}},
+		nodes: []*ohmv1.NodeView{
+			{Node: "dev", State: "Ready", Capacity: &ohmv1.Resources{CpuMilli: 4000, MemoryBytes: 16 << 30, DiskBytes: 100 << 30}, Used: &ohmv1.Resources{CpuMilli: 1500, MemoryBytes: 1288490189},
+				Tasks: 2, Driver: "native", Capabilities: []string{"cgroup", "pid"}, AgentVersion: "0.1.0", Server: "s1", Since: ageOf(3 * time.Minute), Labels: map[string]string{"zone": "a"}, Attributes: map[string]string{"os": "linux", "arch": "amd64"}},
+			{Node: "n7", State: "Draining", Capacity: &ohmv1.Resources{CpuMilli: 96000, MemoryBytes: 768 << 30}, Used: &ohmv1.Resources{CpuMilli: 97000}, Tasks: 1, Driver: "hollow", OverCommitted: true,
+				Gpus:  []*ohmv1.GPUView{{Id: "g0", Model: "V100M32", UsedMilli: 1000}, {Id: "g1", Model: "V100M32", UsedMilli: 460}},
+				Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Gpus: []*ohmv1.DeviceShare{{Id: "g1", Milli: 500}}, Time: ageOf(time.Second)}}},
+		},
+		schedulers: []*ohmv1.SchedulerView{
+			{Scheduler: "batch", Policy: "batch", State: "Live", Instances: []string{"i1", "i2"}, Since: ageOf(time.Minute), Jobs: 1, BuiltIn: true},
+			{Scheduler: "mine", Policy: "custom", State: "NotSeen", Since: ageOf(40 * time.Hour), Waiting: 3},
+		},
+		conflicts: []*ohmv1.ConflictView{conflict, {Time: ageOf(time.Minute), Scheduler: "ml", Transaction: "T3", Namespace: "default", Job: "train", Task: "train/worker/0", Node: "n7", Reason: "NodeGone"}},
+		explain: &ohmv1.ExplainResponse{
+			Namespace: "default", Job: "train", State: "Pending", Message: "3 tasks wait for a GPU", Scheduler: "ml", SchedulerState: "Live",
+			Groups: []*ohmv1.GroupWaiting{{Group: "worker", Waiting: 3, Nodes: 9, Reasons: []*ohmv1.Reason{
+				{Reason: "Resources", Dimension: "memory", Nodes: 5, Detail: "needs 2Gi more on n7"}, {Reason: "Model", Nodes: 4}}}},
+			SnapshotRevision: 812, Time: ageOf(time.Second), Conflicts: []*ohmv1.ConflictView{conflict}, Tasks: []*ohmv1.TaskView{failed},
+		},
+		txn: &ohmv1.TxnView{Transaction: "T2", Scheduler: "batch", Instance: "i1", Mode: "incremental", Claims: 2, SnapshotRevision: 812, Time: ageOf(5 * time.Second),
+			Committed: []*ohmv1.TxnClaim{{Namespace: "default", Task: "b/main/1", Attempt: 1, Node: "n7", Revision: 815, State: "Running"}}, Refused: []*ohmv1.ConflictView{conflict}},
+		audit: &ohmv1.AuditResponse{FromRevision: 1, ToRevision: 9031, Revisions: 9030, Transactions: 412, Placements: 1807},
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/spf13/cobra"
+)
+
+func jobCommand(a *app) *cobra.Command {
+	return noun("job", "List jobs, get a job as stored",
+		"Jobs are what users submit: groups of tasks, and a kind.",
+		"  ohm job list\n  ohm job get hello -o yaml",
+		jobListCommand(a), jobGetCommand(a))
+}
+
+func jobListCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs",
+		Long:  "List the jobs of the namespace, or of all namespaces if none is given.",
+		Example: `  ohm job list
+  ohm job list --namespace vision -o json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			return a.listJobs(cmd.Context(), c)
+		},
+	}
+	outputFlag(cmd, listFormats()...)
+	return cmd
+}
+
+func jobGetCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get JOB",
+		Short: "Show a job as it is stored",
+		Long: `Show a job as it is stored, with every default filled in. -o json and -o yaml print
+the stored spec, as the API has it.`,
+		Example: "  ohm job get hello -o yaml",
+		Args:    named("the name of a job", 1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.getJob(cmd.Context(), args[0]) },
+	}
+	outputFlag(cmd, listFormats()...)
+	return cmd
+}
+
+func (a *app) getJob(ctx context.Context, name string) error {
+	c, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	got, err := c.jobs.Get(ctx, &ohmv1.GetJobRequest{Namespace: a.namespace(), Job: name})
+	if err != nil {
+		return a.unknownJobs(ctx, c, err, name)
+	}
+	return a.show(view{
+		json:  one(got.GetJob().GetSpec()),
+		names: func() []string { return []string{got.GetJob().GetSpec().GetName()} },
+		table: func(p *printer) { storedJob(p, got.GetJob()) },
+	})
+}
+
+func storedJob(p *printer, j *ohmv1.Job) {
+	s := j.GetSpec()
+	stop := strings.TrimSpace(s.GetStop().GetSignal())
+	if grace := s.GetStop().GetGrace(); grace != nil {
+		stop += ", killed after " + span(grace.AsDuration())
+	}
+	var gang, maxRuntime, stopped, done string
+	if g := s.GetGang(); g != nil {
+		gang = "all tasks together"
+		if g.Min > 0 {
+			gang = fmt.Sprintf("at least %d tasks together", g.Min)
+		}
+		if g.Timeout != nil {
+			gang += fmt.Sprintf("; after %s: %s", span(g.Timeout.AsDuration()), g.OnTimeout)
+		}
+	}
+	if s.GetMaxRuntime() != nil {
+		maxRuntime = span(s.MaxRuntime.AsDuration())
+	}
+	if j.GetStopped() {
+		stopped = strings.TrimSpace("yes " + p.app.ago(j.StopTime))
+	}
+	if j.GetDone() != nil {
+		done = strings.TrimSpace(j.Done.State + " " + p.app.ago(j.Done.Time))
+	}
+	p.pairs(
+		[2]string{"job", s.GetName()}, [2]string{"namespace", s.GetNamespace()}, [2]string{"kind", s.GetKind()},
+		[2]string{"scheduler", s.GetScheduler()}, [2]string{"precedence", fmt.Sprint(s.GetPrecedence())},
+		[2]string{"labels", mapText(s.GetLabels())}, [2]string{"gang", gang},
+		[2]string{"retries", number(s.GetRetries())}, [2]string{"max runtime", maxRuntime}, [2]string{"stop", stop},
+		[2]string{"version", number(j.GetVersion())}, [2]string{"request id", j.GetRequestId()},
+		[2]string{"submitted", p.app.ago(j.GetSubmitTime())}, [2]string{"stopped", stopped}, [2]string{"done", done},
+	)
+	for _, g := range s.GetGroups() {
+		p.heading("group %s:", g.Name)
+		count := fmt.Sprint(g.Count)
+		if s.GetKind() == "system" {
+			count = "one for each eligible node"
+		}
+		var conditions []string
+		for _, c := range g.Constraints {
+			conditions = append(conditions, condition(c))
+		}
+		p.pairs(
+			[2]string{"  count", count}, [2]string{"  command", commandLine(g.Command)}, [2]string{"  env", mapText(g.Env)},
+			[2]string{"  resources", amounts(g.Resources)}, [2]string{"  gpus", gpuRequest(g.Gpus)},
+			[2]string{"  constraints", strings.Join(conditions, "; ")},
+		)
+	}
+}
+
+// condition prints a constraint: "zone in a, b".
+func condition(c *ohmv1.Constraint) string {
+	switch values := strings.Join(c.Values, ", "); c.Op {
+	case ohmv1.Operator_OPERATOR_IN:
+		return c.Key + " in " + values
+	case ohmv1.Operator_OPERATOR_NOT_IN:
+		return c.Key + " not in " + values
+	case ohmv1.Operator_OPERATOR_ABSENT:
+		return c.Key + " is absent"
+	}
+	return c.Key + " exists"
+}
+
+// commandLine quotes what a shell would split.
+func commandLine(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = w
+		if w == "" || strings.ContainsAny(w, " \t\n\"'$`\\*?;&|<>()") {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}

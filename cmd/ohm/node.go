@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ohmcell/ohm/pkg/resource"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/spf13/cobra"
+)
+
+func nodeCommand(a *app) *cobra.Command {
+	return noun("node", "List, get, drain and resume nodes",
+		"Nodes are the machines of the cell, each run by one agent.",
+		"  ohm node list\n  ohm node drain n7 --wait",
+		nodeListCommand(a), nodeGetCommand(a), nodeDrainCommand(a), nodeResumeCommand(a))
+}
+
+func nodeListCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List nodes",
+		Long:  "List the nodes of the cell with what is used of each and how much there is.",
+		Example: `  ohm node list
+  ohm node list -o wide`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			list, err := c.nodes.List(cmd.Context(), &ohmv1.ListNodesRequest{})
+			if err != nil {
+				return err
+			}
+			if len(list.Nodes) == 0 {
+				a.note("no nodes; start one with `ohm agent`")
+			}
+			return a.show(view{
+				json:  many(list.Nodes),
+				names: namesOf(list.Nodes, (*ohmv1.NodeView).GetNode),
+				table: func(p *printer) { nodeTable(p, list.Nodes) },
+			})
+		},
+	}
+	outputFlag(cmd, listFormats()...)
+	return cmd
+}
+
+func nodeGetCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "get NODE",
+		Short:   "Show one node",
+		Long:    "Show one node: its state, resources, GPUs, labels and attributes, and what its driver can enforce.",
+		Example: "  ohm node get dev",
+		Args:    named("the name of a node", 1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			n, err := c.nodes.Get(cmd.Context(), &ohmv1.GetNodeRequest{Node: args[0]})
+			if err != nil {
+				return a.unknownNode(cmd.Context(), c, err, args[0])
+			}
+			return a.showNode(n)
+		},
+	}
+	outputFlag(cmd, listFormats()...)
+	return cmd
+}
+
+func (a *app) showNode(n *ohmv1.NodeView) error {
+	return a.show(view{
+		json:  one(n),
+		names: func() []string { return []string{n.Node} },
+		table: func(p *printer) { nodeDetail(p, n) },
+	})
+}
+
+func nodeTable(p *printer, nodes []*ohmv1.NodeView) {
+	if len(nodes) == 0 {
+		return
+	}
+	type row = *ohmv1.NodeView
+	columns(p, nodes,
+		column[row]{title: "NODE", cell: row.GetNode},
+		column[row]{title: "STATE", cell: nodeState},
+		column[row]{title: "TASKS", cell: func(n row) string { return fmt.Sprint(n.Tasks) }},
+		column[row]{title: "CPU", cell: cpuUse},
+		column[row]{title: "MEMORY", cell: memoryUse},
+		column[row]{title: "DISK", cell: diskUse, skip: !p.wide},
+		column[row]{title: "GPUS", cell: gpuUse},
+		column[row]{title: "DRIVER", cell: row.GetDriver},
+		column[row]{title: "SINCE", cell: func(n row) string { return p.app.ago(n.Since) }},
+		column[row]{title: "AGENT", cell: row.GetAgentVersion, skip: !p.wide},
+		column[row]{title: "SERVER", cell: row.GetServer, skip: !p.wide},
+		column[row]{title: "LABELS", cell: func(n row) string { return mapText(n.Labels) }, skip: !p.wide},
+	)
+}
+
+func nodeState(n *ohmv1.NodeView) string {
+	if n.OverCommitted {
+		return n.State + ",OverCommitted"
+	}
+	return n.State
+}
+
+// What is used of how much there is.
+
+func cpuUse(n *ohmv1.NodeView) string {
+	return resource.FormatCPU(n.GetUsed().GetCpuMilli()) + "/" + resource.FormatCPU(n.GetCapacity().GetCpuMilli())
+}
+
+func memoryUse(n *ohmv1.NodeView) string {
+	return size(n.GetUsed().GetMemoryBytes()) + "/" + size(n.GetCapacity().GetMemoryBytes())
+}
+
+func diskUse(n *ohmv1.NodeView) string {
+	return size(n.GetUsed().GetDiskBytes()) + "/" + size(n.GetCapacity().GetDiskBytes())
+}
+
+func gpuUse(n *ohmv1.NodeView) string {
+	used := int64(0)
+	for _, g := range n.Gpus {
+		used += int64(g.UsedMilli)
+	}
+	return resource.FormatCPU(used) + "/" + fmt.Sprint(len(n.Gpus))
+}
+
+// size prints bytes with one decimal at most: a table is for looking, the exact
+// number is in the JSON.
+func size(n int64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes int64
+	}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
+		if n >= unit.bytes {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(unit.bytes)), ".0") + unit.name
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+func nodeDetail(p *printer, n *ohmv1.NodeView) {
+	p.pairs(
+		[2]string{"node", n.Node}, [2]string{"state", nodeState(n)}, [2]string{"since", p.app.ago(n.Since)},
+		[2]string{"tasks", fmt.Sprint(n.Tasks)},
+		[2]string{"cpu", cpuUse(n) + " used"}, [2]string{"memory", memoryUse(n) + " used"}, [2]string{"disk", diskUse(n) + " used"},
+		[2]string{"labels", mapText(n.Labels)}, [2]string{"attributes", mapText(n.Attributes)},
+		[2]string{"driver", n.Driver}, [2]string{"capabilities", strings.Join(n.Capabilities, ", ")},
+		[2]string{"agent", n.AgentVersion}, [2]string{"server", n.Server},
+	)
+	if len(n.Gpus) > 0 {
+		type row = *ohmv1.GPUView
+		p.heading("gpus:")
+		columns(p, n.Gpus,
+			column[row]{title: "GPU", cell: row.GetId},
+			column[row]{title: "MODEL", cell: row.GetModel},
+			column[row]{title: "USED", cell: func(g row) string { return resource.FormatCPU(int64(g.UsedMilli)) }},
+		)
+	}
+	if len(n.Holds) > 0 {
+		type row = *ohmv1.Hold
+		p.heading("held for transactions that kept losing:")
+		columns(p, n.Holds,
+			column[row]{title: "TRANSACTION", cell: row.GetTxn},
+			column[row]{title: "SCHEDULER", cell: row.GetScheduler},
+			column[row]{title: "RESOURCES", cell: func(h row) string { return amounts(h.Resources) }},
+			column[row]{title: "GPUS", cell: func(h row) string { return shares(h.Gpus) }},
+			column[row]{title: "SINCE", cell: func(h row) string { return p.app.ago(h.Time) }},
+		)
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/ohmcell/ohm/pkg/jobspec"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func runCommand(a *app) *cobra.Command {
+	var opts runOptions
+	cmd := &cobra.Command{
+		Use:   "run FILE...",
+		Short: "Submit jobs",
+		Long: `Submit the jobs in these files; - is the standard input. All of them are stored, or
+none.
+
+Each call has a request id. Sent again with the same id and the same content it is
+the same run; other content under the same id is refused (exit code 5). ohm repeats
+a request by itself where the answer got lost.
+
+With --wait it ends when the jobs have: a batch or ml job when it is done, a service
+or system job when all of its tasks run. The exit code is then the jobs' (0, or 1 if
+one failed). After --timeout it ends with 6 and the jobs go on.`,
+		Example: `  ohm run hello.yaml
+  ohm run hello.yaml --wait --timeout 5m
+  generate-job | ohm run - --request-id nightly-2026-03-04`,
+		Args: named("a job file, or - for the standard input", 1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("timeout") && (!opts.wait || opts.timeout <= 0) {
+				return refuse("--timeout is a positive time for --wait, such as 5m")
+			}
+			opts.namespaceGiven = cmd.Flags().Changed("namespace")
+			return a.runJobs(cmd.Context(), args, opts)
+		},
+	}
+	cmd.Flags().BoolVar(&opts.wait, "wait", false, "wait for the jobs: batch and ml to end, service and system to run")
+	cmd.Flags().DurationVar(&opts.timeout, "timeout", 0, "with --wait: give up waiting after this time (default: never)")
+	cmd.Flags().StringVar(&opts.requestID, "request-id", "", "name of this run (default: a new ULID)")
+	outputFlag(cmd, listFormats()...)
+	return cmd
+}
+
+type runOptions struct {
+	wait           bool
+	timeout        time.Duration
+	requestID      string
+	namespaceGiven bool // on the command line
+}
+
+func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) error {
+	jobs, err := a.readJobs(files, opts.namespaceGiven)
+	if err != nil {
+		return err
+	}
+	if opts.requestID == "" {
+		opts.requestID = ulid.MustNew(ulid.Timestamp(a.now()), rand.Reader).String()
+	}
+	c, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	waiting := ctx
+	if opts.timeout > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeoutCause(ctx, opts.timeout, errWaitedEnough)
+		defer cancel()
+	}
+	done, err := a.submit(waiting, c, &ohmv1.SubmitRequest{Jobs: jobs, RequestId: opts.requestID})
+	if err != nil {
+		if code := status.Code(err); a.link.connected.Load() && (code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled) {
+			a.note("whether the jobs were stored is not known; to repeat without harm: --request-id %s", opts.requestID)
+		}
+		if context.Cause(waiting) == errWaitedEnough {
+			return failf(exitTimedOut, "", "no answer within --timeout %s", opts.timeout)
+		}
+		return err
+	}
+	if !opts.wait {
+		return a.showSubmitted(done, jobs)
+	}
+	return a.awaitJobs(waiting, c, done, opts.timeout)
+}
+
+// readJobs reads every file before it gives up on any, so that all faults are
+// listed at once.
+func (a *app) readJobs(files []string, namespaceGiven bool) ([]*ohmv1.JobSpec, error) {
+	var jobs []*ohmv1.JobSpec
+	var faults jobspec.Faults
+	from := map[string]string{}
+	for _, file := range files {
+		name, data, err := a.readFile(file)
+		if err != nil {
+			return nil, refuse("the job file %s cannot be read: %v", name, err)
+		}
+		job, err := jobspec.Parse(name, data)
+		if found := (jobspec.Faults)(nil); errors.As(err, &found) {
+			faults = append(faults, found...)
+			continue
+		} else if err != nil {
+			return nil, refuse("%v", err)
+		}
+		switch {
+		case job.Namespace == "":
+			job.Namespace = a.namespace()
+		case namespaceGiven && job.Namespace != a.client.Namespace:
+			return nil, refuse("%s is in namespace %q, and --namespace says %q", name, job.Namespace, a.client.Namespace)
+		}
+		key := job.Namespace + "/" + job.Name
+		if other, twice := from[key]; twice {
+			return nil, refuse("%s and %s are both job %q; each job can be submitted once", other, name, job.Name)
+		}
+		from[key] = name
+		jobs = append(jobs, job)
+	}
+	if len(faults) > 0 {
+		return nil, a.refuseFiles(faults)
+	}
+	return jobs, nil
+}
+
+func (a *app) readFile(file string) (name string, data []byte, err error) {
+	if file == "-" {
+		data, err = io.ReadAll(io.LimitReader(a.stdin, jobspec.MaxSize+1))
+		return "stdin", data, err
+	}
+	f, err := os.Open(file)
+	if err == nil {
+		defer f.Close()
+		// One byte more than is allowed shows that a file is too large.
+		data, err = io.ReadAll(io.LimitReader(f, jobspec.MaxSize+1))
+	}
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	return file, data, err
+}
+
+// refuseFiles prints the faults for people, and for programs too if they asked.
+func (a *app) refuseFiles(faults jobspec.Faults) error {
+	a.note("%v", faults)
+	if a.output == "json" || a.output == "yaml" {
+		data, err := jsonText(faults)
+		if err != nil {
+			return err
+		}
+		if err := a.showJSON(data); err != nil {
+			return err
+		}
+	}
+	return refuse("nothing was submitted: %s", plural(len(faults), "fault"))
+}
+
+// resendFor bounds how long a request without an answer is repeated.
+const resendFor = 10 * time.Second
+
+// submit sends the request, and sends it again under the same id while answers get
+// lost. Where no connection ever stood, there is nothing to repeat.
+func (a *app) submit(ctx context.Context, c *cell, req *ohmv1.SubmitRequest) (*ohmv1.SubmitResponse, error) {
+	giveUp := a.now().Add(resendFor)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		resp, err := c.jobs.Submit(ctx, req)
+		if status.Code(err) != codes.Unavailable || !a.link.connected.Load() || a.now().After(giveUp) {
+			return resp, err
+		}
+		if !sleep(ctx, pause) {
+			return nil, err
+		}
+	}
+}
+
+// sleep pauses; it returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (a *app) showSubmitted(done *ohmv1.SubmitResponse, specs []*ohmv1.JobSpec) error {
+	kinds := map[string]string{}
+	for _, s := range specs {
+		kinds[s.Namespace+"/"+s.Name] = s.Kind
+	}
+	err := a.show(view{
+		json:  one(done),
+		names: namesOf(done.Jobs, (*ohmv1.Submitted).GetJob),
+		table: func(p *printer) {
+			for _, j := range done.Jobs {
+				word := "submitted"
+				if j.Unchanged {
+					word = "unchanged"
+				}
+				p.linef("%s  %s  version %d  %s", j.Job, kinds[j.Namespace+"/"+j.Job], j.Version, word)
+			}
+		},
+	})
+	if err != nil || a.output == "name" || len(done.Jobs) == 0 {
+		return err
+	}
+	a.note("see how it goes: %s", a.suggest("status", done.Jobs[0].Namespace, done.Jobs[0].Job))
+	return nil
+}
+
+// suggest is a call of ohm that can be pasted into a shell.
+func (a *app) suggest(verb, namespace, what string) string {
+	s := fmt.Sprintf("ohm %s %s", verb, what)
+	if namespace != "default" {
+		s += " --namespace " + namespace
+	}
+	return "`" + s + "`"
+}

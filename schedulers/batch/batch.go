@@ -1,0 +1,27 @@
+// Package batch is the policy of batch jobs: each task goes where it strands the least
+// GPU and fits best, as many of a job as fit.
+package batch
+
+import (
+	"context"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/place"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// Policy packs. What it remembers between calls is speed: it changes no choice.
+type Policy struct{ table *place.Table }
+
+// New is a policy that has seen nothing yet.
+func New() *Policy { return &Policy{place.NewTable()} }
+
+// Schedule proposes one incremental transaction for each job of which a task fits.
+func (p *Policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Proposal, error) {
+	return p.table.Each(ctx, in, func(r *place.Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
+		return r.Incremental(w, func(q *place.Request, _ reconcile.Need) (node int, ok bool) {
+			return r.Choose(q, nil)
+		})
+	})
+}

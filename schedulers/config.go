@@ -1,0 +1,84 @@
+package schedulers
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Config is what a Runner is made of.
+type Config struct {
+	Cell      Cell      // a running mirror
+	Store     Store     // the store that it follows
+	Scheduler Scheduler // the policy
+	Name      string    // under which jobs ask for this scheduler: a DNS label
+	Instance  string    // of this process among those of the same name: a DNS label
+	Policy    string    // the policy's name, for people; default: Name
+	Version   string    // of the program, for people
+	BuiltIn   bool      // a scheduler that Ohm brings along
+	Log       *zap.Logger
+	Clock     func() time.Time // default: time.Now
+	Times     Times            // what is zero is as in DefaultTimes
+}
+
+// Times are a Runner's time limits.
+type Times struct {
+	Lease     time.Duration // of the registration: how long a dead instance still counts
+	Seen      time.Duration // how often it is noted durably that the scheduler is there
+	Sweep     time.Duration // after which a parked slot is tried again although nothing changed
+	Conflicts time.Duration // that an entry of the conflict journal lives
+	Words     time.Duration // at least this long between two batches of last words
+	RetryMost time.Duration // the longest pause after repeated losses, and after errors
+}
+
+// DefaultTimes are the times that a cell goes by.
+func DefaultTimes() Times {
+	return Times{
+		Lease:     10 * time.Second,
+		Seen:      15 * time.Second,
+		Sweep:     10 * time.Second,
+		Conflicts: time.Hour,
+		Words:     100 * time.Millisecond,
+		RetryMost: 2 * time.Second,
+	}
+}
+
+// filled is the configuration with its defaults, or what is wrong with it.
+func (c Config) filled() (Config, error) {
+	switch {
+	case c.Cell == nil || c.Store == nil || c.Scheduler == nil:
+		return c, fmt.Errorf("scheduler %q needs a cell, a store and a policy", c.Name)
+	case !keyPart(c.Name):
+		return c, fmt.Errorf("scheduler name %q is not a DNS label", c.Name)
+	case !keyPart(c.Instance):
+		return c, fmt.Errorf("instance name %q of scheduler %s is not a DNS label", c.Instance, c.Name)
+	}
+	if c.Policy == "" {
+		c.Policy = c.Name
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	c.Log = c.Log.With(zap.String("scheduler", c.Name), zap.String("instance", c.Instance))
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	d := DefaultTimes()
+	for _, t := range []struct{ value, otherwise *time.Duration }{
+		{&c.Times.Lease, &d.Lease}, {&c.Times.Seen, &d.Seen}, {&c.Times.Sweep, &d.Sweep},
+		{&c.Times.Conflicts, &d.Conflicts}, {&c.Times.Words, &d.Words}, {&c.Times.RetryMost, &d.RetryMost},
+	} {
+		if *t.value <= 0 {
+			*t.value = *t.otherwise
+		}
+	}
+	return c, nil
+}
+
+// keyPart says whether a name is a DNS label, and so one part of a key.
+func keyPart(s string) bool {
+	return len(s) >= 1 && len(s) <= 63 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" &&
+		s[0] != '-' && s[len(s)-1] != '-'
+}

@@ -1,0 +1,188 @@
+package ml
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/place"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// gang is a job on its way to its nodes.
+type gang struct {
+	round *place.Round
+	work  schedulers.Work
+	order []reconcile.Need // largest first, then by slot
+	// least is how many of the needs must find a node now: the gang's minimum less what
+	// lives already. most is how many claims one transaction may hold; 0: no limit.
+	least, most int
+}
+
+func newGang(r *place.Round, w schedulers.Work, most int) *gang {
+	g := &gang{round: r, work: w, order: slices.Clone(w.Needs), least: len(w.Needs), most: most}
+	slices.SortStableFunc(g.order, func(a, b reconcile.Need) int {
+		return r.Request(w.Job, b.Group).Size(r.Request(w.Job, a.Group))
+	})
+	if smallest := int(w.Job.Record.GetSpec().GetGang().GetMin()); smallest > 0 {
+		live := 0
+		for _, t := range w.Job.Tasks {
+			if t.Placement != nil {
+				live++
+			}
+		}
+		g.least = min(g.least, max(0, smallest-live))
+	}
+	return g
+}
+
+// place claims nodes for the gang: for all of its needs or, if not all find one, for as
+// many as do, but for no less than the least.
+func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
+	mark := g.round.Mark()
+	claims, unplaced := g.greedy()
+	switch {
+	case len(claims) > 0 && len(claims) >= g.least:
+		for i := range unplaced {
+			g.explain(&unplaced[i], len(claims))
+		}
+		return atomic(claims), unplaced
+	case g.least == 0:
+		for i := range unplaced {
+			g.explain(&unplaced[i], 0)
+		}
+		return nil, unplaced
+	}
+	fit := len(claims)
+	for i := range unplaced { // beside those of the gang that would fit
+		g.explain(&unplaced[i], fit)
+	}
+	g.round.Undo(mark)
+	if claims := g.search(); claims != nil {
+		return atomic(claims), nil
+	}
+	return nil, g.waitWhole(unplaced, fit)
+}
+
+func atomic(claims []cellstate.Claim) *cellstate.Txn {
+	slices.SortFunc(claims, func(a, b cellstate.Claim) int { return a.Slot.Compare(b.Slot) })
+	return &cellstate.Txn{Mode: cellstate.Atomic, Claims: claims}
+}
+
+// greedy gives each need in turn the best node. For a gang of identical tasks nothing
+// finds room for more.
+func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplaced) {
+	for _, need := range g.order {
+		if g.most > 0 && len(claims) == g.most {
+			break // the rest is for the next transaction
+		}
+		if node, ok := g.round.Choose(g.round.Request(g.work.Job, need.Group), nil); ok {
+			claims = append(claims, g.round.Claim(g.work.Job, need, node))
+		} else {
+			unplaced = g.round.Miss(unplaced, need)
+		}
+	}
+	return claims, unplaced
+}
+
+// options is how many kinds of node the search tries for one task; detours is how many
+// claims it may take beyond one for each task.
+const (
+	options = 8
+	detours = 64
+)
+
+// search looks for nodes for all needs where the best node of one takes another's only
+// one: it goes back and tries others, within bounds. nil: it found none.
+func (g *gang) search() []cellstate.Claim {
+	mixed := slices.ContainsFunc(g.order, func(n reconcile.Need) bool {
+		return !g.request(n).Same(g.request(g.order[0]))
+	})
+	if !mixed || (g.most > 0 && len(g.order) > g.most) {
+		return nil
+	}
+	for _, need := range g.order {
+		if _, ok := g.round.Choose(g.request(need), nil); !ok {
+			return nil // it does not even fit alone
+		}
+	}
+	mark, steps := g.round.Mark(), len(g.order)+detours
+	var claims []cellstate.Claim
+	var next func(i int) bool
+	next = func(i int) bool {
+		if i == len(g.order) {
+			return true
+		}
+		for _, node := range g.round.Options(g.request(g.order[i]), options) {
+			if steps--; steps < 0 {
+				return false
+			}
+			here := g.round.Mark()
+			claims = append(claims[:i], g.round.Claim(g.work.Job, g.order[i], node))
+			if next(i + 1) {
+				return true
+			}
+			g.round.Undo(here)
+		}
+		return false
+	}
+	if next(0) {
+		return claims
+	}
+	g.round.Undo(mark)
+	return nil
+}
+
+func (g *gang) request(n reconcile.Need) *place.Request {
+	return g.round.Request(g.work.Job, n.Group)
+}
+
+// explain gives an unplaced group its reasons on the present overlay.
+func (g *gang) explain(u *schedulers.Unplaced, fit int) {
+	u.Reasons = g.round.Explain(g.request(g.needOf(u.Group)), nil, &ohmv1.Reason{})
+	if len(u.Reasons) > 0 {
+		u.Reasons[0].Detail = fmt.Sprintf("%d of %d tasks of the gang would fit; %s", fit, len(g.order), u.Reasons[0].Detail)
+	}
+}
+
+// waitWhole adds to the explained groups the slots that would have fitted, and the
+// groups of which all would have.
+func (g *gang) waitWhole(explained []schedulers.Unplaced, fit int) []schedulers.Unplaced {
+	var all []schedulers.Unplaced
+	for _, need := range g.work.Needs {
+		all = g.round.Miss(all, need)
+	}
+	for i := range all {
+		u := &all[i]
+		if at := slices.IndexFunc(explained, func(e schedulers.Unplaced) bool { return e.Group == u.Group }); at >= 0 {
+			u.Reasons = explained[at].Reasons
+			continue
+		}
+		u.Reasons = g.round.Explain(g.request(g.needOf(u.Group)), nil, &ohmv1.Reason{
+			Reason: ReasonGang, Detail: fmt.Sprintf("has room for this group, which waits for the others: %d of %d tasks of the gang would fit", fit, len(g.order)),
+		})
+	}
+	return all
+}
+
+// tooLarge explains a gang of which the least is more than the store commits at once.
+func (g *gang) tooLarge() []schedulers.Unplaced {
+	var all []schedulers.Unplaced
+	for _, need := range g.work.Needs {
+		all = g.round.Miss(all, need)
+	}
+	for i := range all {
+		if all[i].Nodes > 0 {
+			all[i].Reasons = []*ohmv1.Reason{{Reason: ReasonLimit, Nodes: int32(all[i].Nodes), Detail: fmt.Sprintf(
+				"a gang of %d tasks needs one transaction; the store takes at most %d claims in one", g.least, g.most)}}
+		}
+	}
+	return all
+}
+
+func (g *gang) needOf(group string) reconcile.Need {
+	i := slices.IndexFunc(g.order, func(n reconcile.Need) bool { return n.Slot.Group == group })
+	return g.order[i]
+}

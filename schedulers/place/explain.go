@@ -1,0 +1,163 @@
+package place
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/resource"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// refusal collects the candidates that a filter refused over one dimension.
+type refusal struct {
+	reason, dimension string
+	nodes             int32
+	nearest           int   // the candidate that missed by least, the first of equals
+	free              int64 // what it has
+}
+
+// Explain says why the nodes do not take a request: each is counted once, under the
+// first filter that refuses it. Nodes that would take it, and those that are not among
+// the asked ones (nil: all are), are counted under rest. Most nodes first.
+func (r *Round) Explain(q *Request, asked []int, rest *ohmv1.Reason) []*ohmv1.Reason {
+	why, refused := r.t.refusals(r.t.class(q), asked)
+	var reasons []*ohmv1.Reason
+	for _, w := range why {
+		reasons = append(reasons, &ohmv1.Reason{Reason: w.reason, Dimension: w.dimension, Nodes: w.nodes, Detail: r.t.detail(q, w)})
+	}
+	if left := int32(len(r.t.candidates)) - refused; left > 0 {
+		rest.Nodes = left
+		reasons = append(reasons, rest)
+	}
+	slices.SortStableFunc(reasons, func(a, b *ohmv1.Reason) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return reasons
+}
+
+// refusals asks the filters. While nothing changes, a class is asked once for all nodes.
+func (t *Table) refusals(k *class, asked []int) (why []refusal, refused int32) {
+	if asked == nil && k.explained == t.clock {
+		why = k.why
+	} else {
+		at := map[[2]string]int{}
+		for i := range t.candidates {
+			if asked == nil || slices.Contains(asked, i) {
+				why = t.ask(k.Request, i, why, at)
+			}
+		}
+		if asked == nil {
+			k.why, k.explained = why, t.clock
+		}
+	}
+	for _, w := range why {
+		refused += w.nodes
+	}
+	return why, refused
+}
+
+// ask adds the refusal of one candidate, if there is one.
+func (t *Table) ask(q *Request, i int, why []refusal, at map[[2]string]int) []refusal {
+	for _, f := range t.filters {
+		dimension, ok := f.Check(q, &t.candidates[i])
+		if ok {
+			continue
+		}
+		key := [2]string{f.Name(), dimension}
+		n, known := at[key]
+		if !known {
+			n = len(why)
+			at[key] = n
+			why = append(why, refusal{reason: f.Name(), dimension: dimension, nearest: -1})
+		}
+		w := &why[n]
+		w.nodes++
+		if free := freeOf(q, &t.candidates[i], dimension); w.nearest < 0 || free > w.free {
+			w.nearest, w.free = i, free
+		}
+		break
+	}
+	return why
+}
+
+// freeOf is what a candidate has left in a dimension, in the unit in which q asks.
+func freeOf(q *Request, c *Candidate, dimension string) int64 {
+	switch dimension {
+	case "cpu":
+		return max(0, c.FreeCPU)
+	case "memory":
+		return max(0, c.FreeMemory)
+	case "disk":
+		return max(0, c.FreeDisk)
+	case "gpus":
+		devices, largest := int64(0), int64(0)
+		for _, g := range c.GPUs {
+			if q.allows(g.Model) {
+				largest = max(largest, int64(g.Free))
+				if g.Free >= q.Share {
+					devices++
+				}
+			}
+		}
+		if q.Share < wholeGPU {
+			return largest
+		}
+		return devices
+	}
+	return 0
+}
+
+// detail tells people the nearest miss.
+func (t *Table) detail(q *Request, w refusal) string {
+	c := &t.candidates[w.nearest]
+	node := c.Node.Name
+	switch w.reason {
+	case ReasonNotReady:
+		return fmt.Sprintf("no live session, such as node %s", node)
+	case string(cellstate.ReasonIneligible):
+		return fmt.Sprintf("drained or kept free by the operator, such as node %s", node)
+	case ReasonHollow:
+		return fmt.Sprintf("simulated, such as node %s; a constraint with the key hollow asks for one", node)
+	case string(cellstate.ReasonConstraint):
+		failed, _ := cellstate.Matches(c.Node, q.Constraints)
+		has, ok := c.Node.Label(w.dimension)
+		if !ok {
+			return fmt.Sprintf("wanted: %s; node %s has no %s", constraint(failed), node, w.dimension)
+		}
+		return fmt.Sprintf("wanted: %s; node %s has %s", constraint(failed), node, has)
+	case string(cellstate.ReasonHold):
+		return fmt.Sprintf("room is held for a transaction that kept losing, such as on node %s", node)
+	}
+	switch w.dimension {
+	case "cpu":
+		return fmt.Sprintf("largest free: %s of %s cores on node %s", resource.FormatCPU(w.free), resource.FormatCPU(q.CPUMilli), node)
+	case "memory":
+		return fmt.Sprintf("largest free: %s of %s on node %s", resource.FormatBytes(w.free), resource.FormatBytes(q.MemoryBytes), node)
+	case "disk":
+		return fmt.Sprintf("largest free: %s of %s on node %s", resource.FormatBytes(w.free), resource.FormatBytes(q.DiskBytes), node)
+	}
+	models := ""
+	if len(q.Models) > 0 {
+		models = " (" + strings.Join(q.Models, " or ") + ")"
+	}
+	if q.Share < wholeGPU {
+		return fmt.Sprintf("largest free: %s of %s of one GPU%s on node %s", resource.FormatShare(int32(w.free)), resource.FormatShare(q.Share), models, node)
+	}
+	return fmt.Sprintf("most free: %d of %d whole GPUs%s on node %s", w.free, q.GPUs, models, node)
+}
+
+// constraint writes a constraint as people would.
+func constraint(c *ohmv1.Constraint) string {
+	switch c.GetOp() {
+	case ohmv1.Operator_OPERATOR_IN:
+		return fmt.Sprintf("%s in [%s]", c.GetKey(), strings.Join(c.GetValues(), " "))
+	case ohmv1.Operator_OPERATOR_NOT_IN:
+		return fmt.Sprintf("%s not in [%s]", c.GetKey(), strings.Join(c.GetValues(), " "))
+	case ohmv1.Operator_OPERATOR_EXISTS:
+		return c.GetKey() + " exists"
+	case ohmv1.Operator_OPERATOR_ABSENT:
+		return c.GetKey() + " absent"
+	}
+	return c.GetKey() + " under an operator that this release does not know"
+}

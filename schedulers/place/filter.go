@@ -1,0 +1,102 @@
+package place
+
+import (
+	"github.com/ohmcell/ohm/cellstate"
+)
+
+// Reasons of a choice that the commit does not know: see the filters Ready and Hollow.
+const (
+	ReasonNotReady = "NotReady"
+	ReasonHollow   = "Hollow"
+)
+
+// Filters are all conditions of the product, in the order in which a node is asked: the
+// reason that a user can do least about comes first.
+func Filters() []Filter {
+	return []Filter{Ready{}, Eligible{}, Hollow{}, Constraints{}, Resources{}, Devices{}, Holds{}}
+}
+
+// Ready wants a node with facts and a live session.
+type Ready struct{}
+
+func (Ready) Name() string { return ReasonNotReady }
+func (Ready) Check(_ *Request, c *Candidate) (string, bool) {
+	return "", c.Node.Facts != nil && c.Node.Alive != nil
+}
+
+// Eligible wants a node that its operator neither drains nor keeps new tasks off.
+type Eligible struct{}
+
+func (Eligible) Name() string { return string(cellstate.ReasonIneligible) }
+func (Eligible) Check(_ *Request, c *Candidate) (string, bool) {
+	return "", !c.Node.Intent.GetIneligible() && !c.Node.Intent.GetDrain()
+}
+
+// Hollow keeps tasks off simulated nodes unless one of their constraints speaks of
+// them, with the key hollow: a real task that lands on one would only seem to run.
+type Hollow struct{}
+
+func (Hollow) Name() string { return ReasonHollow }
+func (Hollow) Check(r *Request, c *Candidate) (string, bool) {
+	return "", c.Node.Facts.GetAttributes()["hollow"] != "true" || r.wantsHollow()
+}
+
+// Constraints wants a node that satisfies all of the group's constraints.
+type Constraints struct{}
+
+func (Constraints) Name() string { return string(cellstate.ReasonConstraint) }
+func (Constraints) Check(r *Request, c *Candidate) (string, bool) {
+	failed, ok := cellstate.Matches(c.Node, r.Constraints)
+	return failed.GetKey(), ok
+}
+
+// Resources wants room in each additive dimension of which the task asks something.
+type Resources struct{}
+
+func (Resources) Name() string { return string(cellstate.ReasonResources) }
+func (Resources) Check(r *Request, c *Candidate) (string, bool) {
+	switch {
+	case short(r.CPUMilli, c.FreeCPU):
+		return "cpu", false
+	case short(r.MemoryBytes, c.FreeMemory):
+		return "memory", false
+	case short(r.DiskBytes, c.FreeDisk):
+		return "disk", false
+	}
+	return "", true
+}
+
+// short: nothing always fits, also where a node is over-committed; less than nothing never.
+func short(want, free int64) bool { return want != 0 && (want < 0 || want > free) }
+
+// Devices wants enough GPUs of an allowed model with the share free.
+type Devices struct{}
+
+func (Devices) Name() string { return string(cellstate.ReasonResources) }
+func (Devices) Check(r *Request, c *Candidate) (string, bool) {
+	free := 0
+	for i := range c.GPUs {
+		if free == r.GPUs {
+			break
+		}
+		if c.GPUs[i].Free >= r.Share && r.allows(c.GPUs[i].Model) {
+			free++
+		}
+	}
+	return "gpus", free >= r.GPUs
+}
+
+// Holds wants room beside what is held for transactions of the task's precedence and above.
+type Holds struct{}
+
+func (Holds) Name() string { return string(cellstate.ReasonHold) }
+func (Holds) Check(r *Request, c *Candidate) (string, bool) {
+	left := c.without(r.Precedence)
+	if left == c {
+		return "", true
+	}
+	if why, ok := (Resources{}).Check(r, left); !ok {
+		return why, false
+	}
+	return Devices{}.Check(r, left)
+}

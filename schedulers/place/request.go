@@ -1,0 +1,83 @@
+package place
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// wholeGPU is a GPU in thousandths.
+const wholeGPU = 1000
+
+// Request is what a task asks of a node. Tasks with equal requests are one class.
+type Request struct {
+	CPUMilli, MemoryBytes, DiskBytes int64
+
+	GPUs   int      // devices
+	Share  int32    // thousandths of each device: 1000, or less of one
+	Models []string // any of these; empty: any model
+
+	Constraints []*ohmv1.Constraint
+	Precedence  int
+
+	class string
+}
+
+// NewRequest reads what a task of a job's group asks for.
+func NewRequest(job *cellstate.Job, g *ohmv1.Group) *Request {
+	res, gpus := g.GetResources(), g.GetGpus()
+	r := &Request{
+		CPUMilli: res.GetCpuMilli(), MemoryBytes: res.GetMemoryBytes(), DiskBytes: res.GetDiskBytes(),
+		GPUs: int(gpus.GetCount()), Share: wholeGPU, Models: gpus.GetModels(),
+		Constraints: g.GetConstraints(), Precedence: int(job.Record.GetSpec().GetPrecedence()),
+	}
+	if gpus.GetShareMilli() > 0 {
+		r.Share = gpus.GetShareMilli()
+	}
+	r.class = r.describe()
+	return r
+}
+
+// describe writes the request down so that equal ones, and only those, have equal text.
+func (r *Request) describe() string {
+	b := make([]byte, 0, 64)
+	for _, n := range []int64{r.CPUMilli, r.MemoryBytes, r.DiskBytes, int64(r.GPUs), int64(r.Share), int64(r.Precedence)} {
+		b = strconv.AppendInt(b, n, 36)
+		b = append(b, ' ')
+	}
+	for _, m := range r.Models {
+		b = strconv.AppendQuote(b, m)
+	}
+	for _, c := range r.Constraints {
+		b = append(b, ' ')
+		b = strconv.AppendQuote(b, c.GetKey())
+		b = strconv.AppendInt(b, int64(c.GetOp()), 10)
+		for _, v := range c.GetValues() {
+			b = strconv.AppendQuote(b, v)
+		}
+	}
+	return string(b)
+}
+
+// Size compares what two requests ask for: GPUs first, then CPU, memory and disk.
+func (r *Request) Size(o *Request) int {
+	return cmp.Or(
+		cmp.Compare(r.GPUs*int(r.Share), o.GPUs*int(o.Share)), cmp.Compare(r.CPUMilli, o.CPUMilli),
+		cmp.Compare(r.MemoryBytes, o.MemoryBytes), cmp.Compare(r.DiskBytes, o.DiskBytes))
+}
+
+// Same says whether two requests are of one class.
+func (r *Request) Same(o *Request) bool { return r.class == o.class }
+
+// allows says whether a device of that model will do.
+func (r *Request) allows(model string) bool {
+	return len(r.Models) == 0 || slices.Contains(r.Models, model)
+}
+
+// wantsHollow says whether a constraint speaks of simulated nodes at all.
+func (r *Request) wantsHollow() bool {
+	return slices.ContainsFunc(r.Constraints, func(c *ohmv1.Constraint) bool { return c.GetKey() == "hollow" })
+}

@@ -1,0 +1,117 @@
+package reconcile
+
+import (
+	"time"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Class is what the end of an attempt means for its slot.
+type Class int
+
+// The classes.
+const (
+	Success   Class = iota // exited 0 by itself
+	UserError              // the task's own fault: spends the retry budget of its slot
+	Excused                // the cell's doing: another attempt is free
+)
+
+// Classify says what an attempt's end means. Retention must not remove a UserError of a
+// job that is not done: the budget is counted from what is stored. (There are at most
+// retries + 1 of them for a slot.) A cause that this release does not know is a
+// UserError, so that no cause leads to attempts without end.
+func Classify(last *ohmv1.Status) Class {
+	switch last.GetCause() {
+	case task.Exited:
+		if last.GetExitCode() == 0 {
+			return Success
+		}
+	case task.NodeLost, task.Drained, task.Preempted, task.Stop:
+		return Excused
+	}
+	return UserError
+}
+
+// endOf is when an attempt ended, as its agent saw it; without that, when it was placed.
+func endOf(e *cellstate.Ended) time.Time {
+	if t := e.GetStatus().GetEnded(); t != nil {
+		return t.AsTime()
+	}
+	if t := e.GetPlacement().GetTime(); t != nil {
+		return t.AsTime()
+	}
+	return time.Time{}
+}
+
+// ran is how long an attempt ran; 0 if it never started.
+func ran(e *cellstate.Ended) time.Duration {
+	if started := e.GetStatus().GetStarted(); started != nil {
+		return endOf(e).Sub(started.AsTime())
+	}
+	return 0
+}
+
+// errors counts the attempts of a slot that spent its budget.
+func errors(ended []*cellstate.Ended) (n int) {
+	for _, e := range ended {
+		if Classify(e.GetStatus()) == UserError {
+			n++
+		}
+	}
+	return n
+}
+
+func newest(ended []*cellstate.Ended) *cellstate.Ended {
+	if len(ended) == 0 {
+		return nil
+	}
+	return ended[len(ended)-1]
+}
+
+// untilSuccess judges a slot without a live placement whose task runs to success: once
+// it has succeeded it is over, and so it is when its budget is spent.
+func (l Limits) untilSuccess(ended []*cellstate.Ended, retries int, now time.Time) (phase, time.Time) {
+	for _, e := range ended {
+		if Classify(e.GetStatus()) == Success {
+			return succeeded, time.Time{}
+		}
+	}
+	n := errors(ended)
+	if n > retries {
+		return failed, time.Time{}
+	}
+	if n > 0 && Classify(newest(ended).GetStatus()) == UserError {
+		return due(endOf(newest(ended)).Add(l.backoff(n)), now)
+	}
+	return ready, time.Time{}
+}
+
+// forEver judges a slot without a live placement whose task should always run: any end
+// leads to a replacement. After an end of its own (exit 0 too) it waits, longer each
+// time that it ends again before it has run steadily.
+func (l Limits) forEver(ended []*cellstate.Ended, now time.Time) (phase, time.Time) {
+	last := newest(ended)
+	if last == nil || Classify(last.GetStatus()) == Excused {
+		return ready, time.Time{}
+	}
+	n := 0
+	for i := len(ended) - 1; i >= 0; i-- {
+		if Classify(ended[i].GetStatus()) == Excused {
+			continue
+		}
+		n++
+		if ran(ended[i]) >= l.Steady {
+			break
+		}
+	}
+	return due(endOf(last).Add(l.backoff(n)), now)
+}
+
+func due(at, now time.Time) (phase, time.Time) {
+	if at.After(now) {
+		return backoff, at
+	}
+	return ready, time.Time{}
+}

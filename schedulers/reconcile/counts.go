@@ -1,0 +1,86 @@
+package reconcile
+
+import (
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// counts says where the slots of each group stand. Each slot of the present version is
+// counted once; tasks that are being stopped because their version, index or group is
+// not wanted any more come on top, as stopping.
+func (d *judged) counts(over string) []*ohmv1.GroupCounts {
+	var all []*ohmv1.GroupCounts
+	of := map[string]*ohmv1.GroupCounts{}
+	group := func(name string) *ohmv1.GroupCounts {
+		if of[name] == nil {
+			of[name] = &ohmv1.GroupCounts{Name: name}
+			all = append(all, of[name])
+		}
+		return of[name]
+	}
+	for _, g := range d.spec.GetGroups() {
+		group(g.GetName())
+	}
+	counted := map[cellstate.Slot]bool{}
+	for _, s := range d.slots {
+		c := group(s.Group)
+		c.Count++
+		counted[s.Slot] = true
+		switch s.phase {
+		case succeeded:
+			c.Succeeded++
+		case failed:
+			c.Failed++
+		case live:
+			d.countLive(c, s.task)
+		default:
+			if over != "" {
+				c.Stopped++
+			} else {
+				c.Waiting++
+			}
+		}
+	}
+	for _, t := range d.job.Tasks {
+		if t.Placement != nil && !counted[t.Slot] {
+			group(t.Slot.Group).Stopping++
+		}
+	}
+	return all
+}
+
+func (d *judged) countLive(c *ohmv1.GroupCounts, t *cellstate.Task) {
+	state := t.Status.GetState()
+	node := d.snapshot.Node(cellstate.NodeName(t.Placement.GetNode()))
+	switch {
+	case state >= task.Stopping || StopCause(d.job, t.Placement, node) != "":
+		c.Stopping++
+	case state == task.Running:
+		c.Running++
+	default:
+		c.Starting++
+	}
+}
+
+// state is the job's, as people see it. It runs once a task of it runs or has done its
+// part; a job that is over but has live tasks is stopping.
+func (d *judged) state(over string) string {
+	switch {
+	case over != "" && d.live > 0:
+		return Stopping
+	case over != "":
+		return over
+	case len(d.slots) == 0: // of a service with count 0: all that is wanted is there
+		return Running
+	}
+	if d.count(succeeded) > 0 {
+		return Running
+	}
+	for _, s := range d.slots {
+		if s.phase == live && s.task.Status.GetState() == task.Running {
+			return Running
+		}
+	}
+	return Pending
+}

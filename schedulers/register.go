@@ -1,0 +1,164 @@
+package schedulers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+var errUnregistered = errors.New("the registration is gone")
+
+// stayRegistered keeps this instance registered until ctx ends, and takes the
+// registration back then. A registration of the same name that a dead process has left is
+// taken over at once; nobody waits for its lease.
+func (r *Runner) stayRegistered(ctx context.Context) error {
+	for wait := 50 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, r.Times.RetryMost) {
+		since := r.Clock()
+		if err := r.registered(ctx); err != nil && ctx.Err() == nil {
+			r.failed(nil, "registration", err)
+		}
+		if r.Clock().Sub(since) > r.Times.Lease {
+			wait = 50 * time.Millisecond
+		}
+		sleep(ctx, wait)
+	}
+	return nil
+}
+
+// registered registers under a lease of its own and returns once that is lost or ctx ends.
+func (r *Runner) registered(ctx context.Context) error {
+	lease, err := r.Store.Grant(ctx, r.Times.Lease)
+	if err != nil {
+		return err
+	}
+	defer func() { // also when ctx has ended: nobody should wait for a dead lease
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Times.RetryMost)
+		defer cancel()
+		if err := r.Store.Revoke(last, lease); err != nil {
+			r.Log.Debug("revoking the registration", zap.Error(err))
+		}
+	}()
+	at, err := r.register(ctx, lease)
+	if err != nil {
+		return err
+	}
+	r.Log.Info("registered", zap.Int64("revision", int64(at)))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := r.Store.KeepAlive(ctx, lease); err != nil {
+			return err
+		}
+		return ctx.Err() // it ends with nil only when ctx does; then the others must end, too
+	})
+	g.Go(func() error {
+		for ctx.Err() == nil {
+			if err := r.check(ctx, at); err != nil {
+				return err
+			}
+			sleep(ctx, r.Times.Lease/3)
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// register writes the durable record, once, and the leased one, over whatever a
+// process of the same name has left there.
+func (r *Runner) register(ctx context.Context, lease cellstate.Lease) (cellstate.Revision, error) {
+	var least cellstate.Revision
+	for {
+		s, err := r.Cell.WaitSnapshot(ctx, least)
+		if err != nil {
+			return 0, err
+		}
+		now := timestamppb.New(r.Clock())
+		instance := cellstate.Write{Records: []cellstate.Record{{
+			Key: cellstate.InstanceKey(r.Name, r.Instance), Read: instanceRevision(s, r.Name, r.Instance), Lease: lease,
+			Value: &ohmv1.SchedulerInstance{Scheduler: r.Name, Instance: r.Instance, Policy: r.Policy, Version: r.Version, Since: now},
+		}}}
+		writes := []cellstate.Write{instance}
+		if row := s.Scheduler(r.Name); row == nil || row.Record == nil {
+			writes = append(writes, cellstate.Write{Records: []cellstate.Record{{
+				Key:   cellstate.SchedulerKey(r.Name),
+				Value: &ohmv1.Scheduler{Name: r.Name, Policy: r.Policy, BuiltIn: r.BuiltIn, Created: now},
+			}}})
+		}
+		out, err := r.Store.Commit(ctx, writes...)
+		if err != nil {
+			return 0, err
+		}
+		if out.Applied[0] != 0 {
+			return out.Applied[0], nil
+		}
+		least = max(out.Revision, least+1) // somebody changed it meanwhile
+	}
+}
+
+func instanceRevision(s *cellstate.Snapshot, name, instance string) cellstate.Revision {
+	if row := s.Scheduler(name); row != nil {
+		for _, i := range row.Instances {
+			if i.GetInstance() == instance {
+				return i.Revision
+			}
+		}
+	}
+	return 0
+}
+
+// check notes durably, now and then, that the scheduler is there, and reports a
+// registration that has gone although its lease lives: another process with this name took
+// it over and has ended.
+func (r *Runner) check(ctx context.Context, at cellstate.Revision) error {
+	s, err := r.Cell.WaitSnapshot(ctx, at)
+	if err != nil {
+		return err
+	}
+	switch rev := instanceRevision(s, r.Name, r.Instance); {
+	case rev == 0:
+		return errUnregistered
+	case rev != at:
+		r.Log.Warn("another process runs under the name of this instance")
+	}
+	now := r.Clock()
+	meta := reconcile.SeenMeta(r.Name)
+	seen, read := s.Meta(meta)
+	if now.Sub(seen.GetTime().AsTime()) < r.Times.Seen {
+		return nil
+	}
+	_, err = r.Store.Commit(ctx, cellstate.Write{Records: []cellstate.Record{{
+		Key: cellstate.MetaKey(meta), Read: read, Value: &ohmv1.Meta{Value: r.Instance, Time: timestamppb.New(now)},
+	}}})
+	if err != nil { // the next check tries again; the lease decides on the registration
+		r.failed(nil, "noting that the scheduler is there", err)
+	}
+	return nil
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// failed counts and logs that the store did not answer, and pauses if it is given a ctx.
+func (r *Runner) failed(ctx context.Context, doing string, err error) {
+	r.stats.add(func(s *Stats) { s.Errors++ })
+	r.Log.Warn(fmt.Sprintf("%s: the store did not answer, trying again", doing), zap.Error(err))
+	if ctx != nil {
+		r.errorPause = min(max(2*r.errorPause, 50*time.Millisecond), r.Times.RetryMost)
+		sleep(ctx, r.errorPause)
+	}
+}

@@ -1,0 +1,210 @@
+package schedulers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// round has the policy decide on some work, commits what it wants, and notes what
+// became of each slot. All of it is decided on one snapshot.
+func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, work []Work) {
+	asked := map[cellstate.Slot]reconcile.Need{}
+	for _, w := range work {
+		for _, n := range w.Needs {
+			asked[n.Slot] = n
+		}
+	}
+	began := r.Clock()
+	proposal, err := r.Scheduler.Schedule(ctx, Input{
+		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(),
+		Seed: hash(r.Name, r.Instance, fmt.Sprint(s.Revision())),
+	})
+	busy := r.Clock().Sub(began)
+	r.stats.add(func(c *Stats) { c.Decisions += int64(len(asked)); c.Busy += busy })
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.Log.Error("the policy failed", zap.Int64("revision", int64(s.Revision())), zap.Error(err))
+		proposal = Proposal{}
+	}
+	open := r.unplaced(s, proposal.Unplaced, asked)
+	txns := r.admit(s, proposal.Txns, open)
+	for _, n := range open { // the policy said nothing of it: as if it had found no node
+		problem := "the scheduler gave no reason"
+		if err != nil {
+			problem = "the scheduler failed: " + err.Error()
+		}
+		r.refuse(s, n.Slot, problem)
+	}
+	for _, w := range work {
+		r.queue.jobs[w.Job.Name].say()
+	}
+	if len(txns) == 0 {
+		return
+	}
+	results, err := r.commit(ctx, txns)
+	reached := r.settle(s, results)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, cellstate.ErrRequestLimit): // the same transactions would meet it again
+		r.Log.Error("the policy proposes more than the store can take at once", zap.Error(err))
+		for _, t := range txns {
+			for _, c := range t.Claims {
+				r.refuse(s, c.Slot, "the scheduler proposed more than the store can take at once")
+			}
+		}
+		for _, w := range work {
+			r.queue.jobs[w.Job.Name].say()
+		}
+		return
+	case err != nil:
+		r.failed(ctx, "commit", err)
+		return
+	}
+	r.errorPause = 0
+	// The next decision sees what this one did.
+	if _, err := r.Cell.WaitSnapshot(ctx, reached); err != nil && ctx.Err() == nil {
+		r.failed(ctx, "commit", err)
+	}
+}
+
+// commit sends the transactions again while it is not known what became of them: their
+// ids make that harmless (L6).
+func (r *Runner) commit(ctx context.Context, txns []*cellstate.Txn) ([]cellstate.Result, error) {
+	for {
+		results, err := r.Cell.Commit(ctx, txns...)
+		if !errors.Is(err, cellstate.ErrUnknown) || ctx.Err() != nil {
+			return results, err
+		}
+		r.failed(ctx, "commit", err)
+	}
+}
+
+// unplaced parks the slots that found no node, with the policy's explanation, and
+// returns those of which it says nothing.
+func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, asked map[cellstate.Slot]reconcile.Need) map[cellstate.Slot]reconcile.Need {
+	open := make(map[cellstate.Slot]reconcile.Need, len(asked))
+	for slot, n := range asked {
+		open[slot] = n
+	}
+	for _, u := range unplaced {
+		for _, slot := range u.Slots {
+			if _, ok := open[slot]; !ok {
+				continue
+			}
+			delete(open, slot)
+			r.refuse(s, slot, "")
+			e := r.queue.jobs[slot.JobName()]
+			if e.refusals == nil {
+				e.refusals = map[string]refusal{}
+			}
+			e.refusals[slot.Group] = refusal{u.Nodes, u.Reasons}
+		}
+	}
+	return open
+}
+
+// refuse parks a slot. With a problem the fault is the scheduler's, not the room's.
+func (r *Runner) refuse(s *cellstate.Snapshot, slot cellstate.Slot, problem string) {
+	e := r.queue.jobs[slot.JobName()]
+	e.park([]cellstate.Slot{slot}, s.Revision(), r.Clock().Add(r.Times.Sweep))
+	e.problem = problem
+	if problem != "" {
+		delete(e.refusals, slot.Group)
+	}
+}
+
+// admit fills in who and when, and takes the claimed slots out of open. It drops claims
+// that nobody asked for, that are on another node than the need's, or that repeat one
+// which has just been refused on this very snapshot (field case 10). An atomic
+// transaction is dropped whole.
+func (r *Runner) admit(s *cellstate.Snapshot, proposed []*cellstate.Txn, open map[cellstate.Slot]reconcile.Need) []*cellstate.Txn {
+	var txns []*cellstate.Txn
+	for _, t := range proposed {
+		txn := *t
+		txn.ID = cellstate.TxnID(r.ids.next(r.Clock()))
+		txn.Scheduler, txn.Instance, txn.Snapshot = r.Name, r.Instance, s.Revision()
+		txn.Claims = nil
+		for _, c := range t.Claims {
+			n, ok := open[c.Slot]
+			if !ok || (n.Node != "" && n.Node != c.Node) {
+				r.Log.Error("the policy claims what it was not asked for", zap.String("task", c.Slot.String()), zap.String("node", string(c.Node)))
+				continue
+			}
+			if l, ok := r.queue.jobs[c.Slot.JobName()].losses[c.Slot]; ok && l.node == c.Node && s.Revision() <= l.revision {
+				r.Log.Error("the policy claims again what was refused on this snapshot", zap.String("task", c.Slot.String()), zap.String("node", string(c.Node)))
+				continue
+			}
+			txn.Claims = append(txn.Claims, c)
+		}
+		if len(txn.Claims) == 0 || (txn.Mode == cellstate.Atomic && len(txn.Claims) < len(t.Claims)) {
+			continue
+		}
+		for _, c := range txn.Claims {
+			delete(open, c.Slot)
+		}
+		txns = append(txns, &txn)
+	}
+	return txns
+}
+
+// settle notes what became of the claims and returns the revision that a snapshot must
+// have reached to show it. A claim without commit and without conflict stays in the queue.
+func (r *Runner) settle(s *cellstate.Snapshot, results []cellstate.Result) cellstate.Revision {
+	reached := s.Revision()
+	for _, res := range results {
+		reached = max(reached, res.Revision)
+		r.stats.add(func(c *Stats) { c.Committed += int64(len(res.Committed)) })
+		for i := range res.Conflicts {
+			c := &res.Conflicts[i]
+			reached = max(reached, c.Revision)
+			r.lost(s, res.Txn, c)
+		}
+	}
+	return reached
+}
+
+// lost deals with one conflict: it is counted and kept in the journal, and the slot
+// goes back to the queue. It is no attempt, and nothing of it is a failure of the task.
+func (r *Runner) lost(s *cellstate.Snapshot, txn *cellstate.Txn, c *cellstate.Conflict) {
+	r.stats.add(func(st *Stats) {
+		if st.Refused == nil {
+			st.Refused = map[string]int64{}
+		}
+		st.Refused[string(c.Reason)]++
+	})
+	claim := &txn.Claims[c.Claim]
+	fields := []zap.Field{
+		zap.String("task", claim.Slot.String()), zap.String("node", string(claim.Node)), zap.String("txn", string(txn.ID)),
+		zap.String("reason", string(c.Reason)), zap.String("dimension", c.Dimension),
+	}
+	e := r.queue.jobs[claim.Slot.JobName()]
+	if c.Reason == cellstate.ReasonMalformed { // the claim is wrong, whatever the cell does
+		r.Log.Error("the policy made a claim that no cell could grant", fields...)
+		r.refuse(s, claim.Slot, fmt.Sprintf("the scheduler made a bad claim (%s)", c.Dimension))
+		e.say()
+		return
+	}
+	r.Log.Debug("conflict", fields...)
+	now := r.Clock()
+	r.journal.add(conflictRecord(r.ids.next(now), now, txn, c))
+	e.lose(claim.Slot, claim.Node, c.Revision, now, r.Times.RetryMost, r.chance.Float64())
+	e.lost = raceText(claim, c)
+}
+
+// raceText is a conflict for people.
+func raceText(claim *cellstate.Claim, c *cellstate.Conflict) string {
+	text := fmt.Sprintf("%s/%d lost node %s", claim.Slot.Group, claim.Slot.Index, claim.Node)
+	if c.Winner != nil {
+		text += fmt.Sprintf(" to %s of scheduler %s", c.Winner.Slot.Task(), c.Winner.GetScheduler())
+	}
+	return fmt.Sprintf("%s (%s %s)", text, c.Reason, c.Dimension)
+}

@@ -1,0 +1,116 @@
+package schedulers
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// Runner is a scheduler process: a queue around a policy. Its registration, its journal
+// of conflicts and its last words stand in the store; nothing that it keeps in memory is
+// needed after a restart.
+type Runner struct {
+	Config       // filled
+	wrong  error // with the configuration
+
+	stats counters
+
+	// Only the deciding loop uses what follows.
+	queue      *queue
+	journal    journal
+	ids        *ids
+	chance     *rand.Rand
+	gone       map[cellstate.JobName]bool // jobs that left the queue and may have left a word
+	wordsAt    time.Time                  // no words before
+	errorPause time.Duration
+}
+
+// New returns a Runner that does nothing until Run.
+func New(c Config) *Runner {
+	c, err := c.filled()
+	return &Runner{
+		Config: c,
+		wrong:  err,
+		queue:  newQueue(reconcile.Defaults(), c.Times.Sweep),
+		ids:    newIDs(),
+		chance: rand.New(rand.NewPCG(hash(c.Name), hash(c.Instance))),
+		gone:   map[cellstate.JobName]bool{},
+	}
+}
+
+// Stats is what the Runner has done so far.
+func (r *Runner) Stats() Stats { return r.stats.read() }
+
+// Run schedules until ctx ends, which is not an error. It outlives a store that goes
+// away and comes back. The only error is a configuration that cannot work.
+func (r *Runner) Run(ctx context.Context) error {
+	if r.wrong != nil {
+		return r.wrong
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.stayRegistered(ctx) })
+	g.Go(func() error { return r.decide(ctx) })
+	return g.Wait()
+}
+
+// decide is the loop: the latest snapshot, what it needs, a round; or wait for a newer
+// snapshot or for the time at which more becomes due.
+func (r *Runner) decide(ctx context.Context) error {
+	for ctx.Err() == nil {
+		s, newer := r.Cell.Watch()
+		var wake time.Time
+		if s != nil {
+			now := r.Clock()
+			shares := sharesOf(s, r.Name, r.Instance)
+			for _, name := range r.queue.refresh(s, r.Name, shares, now) {
+				r.gone[name] = true
+			}
+			said, wrote := r.speak(ctx, s, now)
+			if wrote {
+				continue
+			}
+			work, due := r.queue.pick(s, now)
+			if len(work) > 0 {
+				r.round(ctx, s, shares.home, work)
+			}
+			r.record(ctx, s)
+			if len(work) > 0 {
+				continue
+			}
+			wake = earlier(due, said)
+		}
+		r.wait(ctx, newer, wake)
+	}
+	return nil
+}
+
+// record writes the journal and counts the queue.
+func (r *Runner) record(ctx context.Context, s *cellstate.Snapshot) {
+	if len(r.journal.unwritten) > 0 {
+		if err := r.writeJournal(ctx, s, r.Clock()); err != nil && ctx.Err() == nil {
+			r.failed(ctx, "writing the conflict journal", err)
+		}
+	}
+	jobs, waiting := r.queue.size()
+	r.stats.add(func(c *Stats) { c.Jobs, c.Waiting = jobs, waiting })
+}
+
+// wait waits for a newer snapshot, for wake unless it is zero, or for the end of ctx.
+func (r *Runner) wait(ctx context.Context, newer <-chan struct{}, wake time.Time) {
+	var due <-chan time.Time
+	if !wake.IsZero() {
+		t := time.NewTimer(wake.Sub(r.Clock()))
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-newer:
+	case <-due:
+	case <-ctx.Done():
+	}
+}
