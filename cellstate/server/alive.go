@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -147,10 +148,14 @@ func (a *aliveKeeper) rewrite(ctx context.Context, s *session) {
 		if n != nil && n.Alive != nil && n.Alive.GetSession() != s.id {
 			return w, errReplaced
 		}
+		if n != nil && n.Alive != nil && s.lease == record.Lease { // written again already
+			w.Guards = []cellstate.Guard{{Key: record.Key, Revision: record.Read}}
+			return w, nil
+		}
 		w.Records = []cellstate.Record{record}
 		return w, nil
 	})
-	if err == errReplaced {
+	if errors.Is(err, errReplaced) {
 		s.end(err)
 	}
 }
@@ -179,7 +184,7 @@ func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.
 		return plan(n, record)
 	})
 	switch {
-	case err == errReplaced:
+	case errors.Is(err, errReplaced):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: attaching node %s: %v", cellstate.ErrUnreachable, s.node, err)
@@ -189,6 +194,7 @@ func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.
 		return errReplaced
 	}
 	s.alive.Store(int64(n.AliveRevision))
+	s.lease = lease
 	return nil
 }
 
@@ -200,7 +206,7 @@ func (a *aliveKeeper) drop(s *session) {
 	defer s.aliveMu.Unlock()
 	s.gone = true
 	read := cellstate.Revision(s.alive.Load())
-	if read == 0 || context.Cause(s.ctx) == errReplaced && a.gateway.session(s.node) != s {
+	if read == 0 || errors.Is(context.Cause(s.ctx), errReplaced) && a.gateway.session(s.node) != s {
 		return
 	}
 	for {

@@ -37,7 +37,7 @@ type gateway struct {
 	streams sync.WaitGroup
 
 	mu       sync.Mutex
-	running  bool // closed again when run ends
+	closed   bool // run has ended, or is about to
 	sessions map[cellstate.NodeName]*session
 	logs     map[string]*logRelay // by request id, until the agent has answered
 }
@@ -54,9 +54,6 @@ func newGateway(s *Server) *gateway {
 
 // run serves sessions until ctx ends; then it closes them all and gives the lease back.
 func (g *gateway) run(ctx context.Context) error {
-	g.mu.Lock()
-	g.running = true
-	g.mu.Unlock()
 	// The three loops outlive the sessions, which still have something to write.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -66,7 +63,7 @@ func (g *gateway) run(ctx context.Context) error {
 	group.Go(func() error { return g.assign(inner) })
 	<-ctx.Done()
 	g.mu.Lock()
-	g.running = false
+	g.closed = true
 	close(g.closing)
 	for _, s := range g.sessions {
 		s.end(errClosing)
@@ -82,7 +79,7 @@ func (g *gateway) run(ctx context.Context) error {
 func (g *gateway) enter(s *session) (before *session, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.running {
+	if g.closed {
 		return nil, errClosing
 	}
 	before = g.sessions[s.node]

@@ -25,28 +25,25 @@ type reports struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	waiting map[attempt]report
+	waiting map[attempt]*ohmv1.Status
 }
 
-// attempt names one for good.
+// attempt names one for good, and the node whose session speaks of it: what another
+// node says of it never takes the place of what its own says.
 type attempt struct {
 	slot cellstate.Slot
 	txn  string
-}
-
-type report struct {
-	node   cellstate.NodeName // whose session said it
-	status *ohmv1.Status
+	node cellstate.NodeName
 }
 
 func newReports(s *Server) *reports {
-	return &reports{server: s, wake: make(chan struct{}, 1), waiting: map[attempt]report{}}
+	return &reports{server: s, wake: make(chan struct{}, 1), waiting: map[attempt]*ohmv1.Status{}}
 }
 
 func (r *reports) add(node cellstate.NodeName, statuses []*ohmv1.Status) {
 	r.mu.Lock()
 	for _, s := range statuses {
-		r.keep(attempt{cellstate.SlotOf(s.GetSlot()), s.GetTxn()}, report{node, s}, true)
+		r.keep(attempt{cellstate.SlotOf(s.GetSlot()), s.GetTxn(), node}, s, true)
 	}
 	r.mu.Unlock()
 	select {
@@ -57,9 +54,9 @@ func (r *reports) add(node cellstate.NodeName, statuses []*ohmv1.Status) {
 
 // keep holds a report until it is committed; of two of one attempt the one that is
 // further on, of equals the newer. The caller holds mu.
-func (r *reports) keep(of attempt, this report, newer bool) {
+func (r *reports) keep(of attempt, this *ohmv1.Status, newer bool) {
 	if was, ok := r.waiting[of]; ok {
-		a, b := was.status.GetState(), this.status.GetState()
+		a, b := was.GetState(), this.GetState()
 		if a > b || a == b && (!newer || task.Ended(a)) {
 			return
 		}
@@ -67,15 +64,15 @@ func (r *reports) keep(of attempt, this report, newer bool) {
 	r.waiting[of] = this
 }
 
-func (r *reports) take() map[attempt]report {
+func (r *reports) take() map[attempt]*ohmv1.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := r.waiting
-	r.waiting = map[attempt]report{}
+	r.waiting = map[attempt]*ohmv1.Status{}
 	return taken
 }
 
-func (r *reports) back(left map[attempt]report) {
+func (r *reports) back(left map[attempt]*ohmv1.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for of, this := range left {
@@ -107,11 +104,11 @@ func (r *reports) run(ctx context.Context) error {
 
 // commit judges reports on the latest snapshot and commits them. It returns those that
 // must be judged again, for which it has waited until the snapshot is newer.
-func (r *reports) commit(ctx context.Context, taken map[attempt]report) (left map[attempt]report, err error) {
+func (r *reports) commit(ctx context.Context, taken map[attempt]*ohmv1.Status) (left map[attempt]*ohmv1.Status, err error) {
 	snapshot := r.server.cfg.Mirror.Snapshot() // there is one: sessions wait for it
 	var writes []cellstate.Write
 	var of []attempt
-	left = map[attempt]report{}
+	left = map[attempt]*ohmv1.Status{}
 	for a, this := range taken {
 		if w, ok := reportWrite(snapshot, a, this, time.Now()); ok {
 			writes, of = append(writes, w), append(of, a)
@@ -145,16 +142,16 @@ func (r *reports) commit(ctx context.Context, taken map[attempt]report) (left ma
 // reportWrite is the write that stores a report; ok is false where there is nothing to
 // store: the attempt is not live on that node (the report is late), the state would go
 // back, or it is what is stored already. An end state is a release.
-func reportWrite(s *cellstate.Snapshot, of attempt, r report, now time.Time) (w cellstate.Write, ok bool) {
+func reportWrite(s *cellstate.Snapshot, of attempt, said *ohmv1.Status, now time.Time) (w cellstate.Write, ok bool) {
 	j := s.Job(of.slot.JobName())
 	if j == nil {
 		return w, false
 	}
 	t := j.Task(of.slot)
-	if t == nil || t.Placement == nil || t.Placement.GetTxn() != of.txn || t.Placement.GetNode() != string(r.node) {
+	if t == nil || t.Placement == nil || t.Placement.GetTxn() != of.txn || t.Placement.GetNode() != string(of.node) {
 		return w, false
 	}
-	status := proto.CloneOf(r.status)
+	status := proto.CloneOf(said)
 	status.Attempt, status.Node = t.Placement.GetAttempt(), t.Placement.GetNode()
 	was := max(t.Status.GetState(), task.Assigned)
 	switch {

@@ -45,7 +45,8 @@ type session struct {
 	// after the session has deleted it.
 	aliveMu sync.Mutex
 	gone    bool
-	alive   atomic.Int64 // revision of the alive record that is ours; 0: there is none
+	lease   cellstate.Lease // that the record was last written under
+	alive   atomic.Int64    // revision of the alive record that is ours; 0: there is none
 
 	told told // owned by the gateway's assign loop
 }
@@ -69,7 +70,11 @@ func (n *nodes) Session(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv
 	}
 	defer g.leave(s)
 	if before != nil {
-		<-before.left
+		select {
+		case <-before.left:
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		}
 		s.alive.Store(before.alive.Load()) // if this one fails, it deletes what the other left
 	}
 	defer g.alive.drop(s)
@@ -78,6 +83,11 @@ func (n *nodes) Session(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv
 	}
 	log := g.log.With(zap.String("node", string(s.node)))
 	log.Info("session attached", zap.String("session", s.id))
+	if at := s.alive.Load(); hello.GetLastRevision() > at {
+		// Its alive record is newer than all that any agent can have acted on.
+		log.Warn("the agent has acted on a revision that the store does not have: was the store restored?",
+			zap.Int64("revision", hello.GetLastRevision()), zap.Int64("store", at))
+	}
 	s.heard.Store(time.Now().UnixNano())
 	s.out <- &ohmv1.ServerMessage{Message: &ohmv1.ServerMessage_Timing{Timing: &ohmv1.Timing{
 		Heartbeat: durationpb.New(n.cfg.Limits.Silent / 4),

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
+	"github.com/ohmcell/ohm/cellstate/memstore"
+	"github.com/ohmcell/ohm/cellstate/server"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -206,5 +209,70 @@ func TestExactNames(t *testing.T) {
 	}
 	if n := len(live()); n != 0 {
 		t.Fatalf("stop all left %d jobs live", n)
+	}
+}
+
+// limitedStore commits at most four claims at once.
+type limitedStore struct{ *memstore.Store }
+
+func (limitedStore) Limits() cellstate.Limits { return cellstate.Limits{Claims: 4} }
+
+// What no choice of nodes can fit is refused at once, with the numbers.
+func TestGangBeyondTheStore(t *testing.T) {
+	store := memstore.New()
+	w := serve(t, store, func(c *server.Config) { c.Store = limitedStore{store} })
+	gang := func(name string, count int) error {
+		_, err := w.jobs.Submit(w.ctx, &ohmv1.SubmitRequest{Jobs: []*ohmv1.JobSpec{spec(celltest.Job{Name: name, Kind: "ml", Count: count})}})
+		return err
+	}
+	if err := gang("fits", 4); err != nil {
+		t.Fatal(err)
+	}
+	err := gang("too-large", 5)
+	wantCode(t, err, codes.InvalidArgument)
+	if !strings.Contains(err.Error(), "5 tasks") || !strings.Contains(err.Error(), "at most 4") {
+		t.Errorf("%v lacks the numbers", err)
+	}
+}
+
+// A submission of which the store's reply is lost is found applied, not applied twice.
+func TestSubmitWithALostReply(t *testing.T) {
+	var lost atomic.Int32
+	w := serve(t, memstore.New(memstore.DropReplies(func(writes []cellstate.Write) bool {
+		for _, r := range writes[0].Records {
+			if _, is := r.Value.(*ohmv1.Job); is {
+				return lost.Add(1) == 1
+			}
+		}
+		return false
+	})))
+	got := w.submit(celltest.Job{Name: "a"})
+	if got.GetVersion() != 1 || lost.Load() == 0 || w.cell.Snapshot().Job(celltest.Name("a")).Record.GetVersion() != 1 {
+		t.Fatalf("%v, %d replies", got, lost.Load())
+	}
+}
+
+// Of many who change a job at once each gets a version of its own.
+func TestConcurrentSubmits(t *testing.T) {
+	w := serve(t, nil)
+	const clients = 6
+	versions := make(chan int64, clients)
+	for i := range clients {
+		go func() {
+			resp, err := w.jobs.Submit(w.ctx, &ohmv1.SubmitRequest{Jobs: []*ohmv1.JobSpec{spec(celltest.Job{Name: "a", Count: i + 1})}})
+			if err != nil {
+				t.Error(err)
+				versions <- 0
+				return
+			}
+			versions <- resp.GetJobs()[0].GetVersion()
+		}()
+	}
+	seen := map[int64]bool{}
+	for range clients {
+		seen[<-versions] = true
+	}
+	if len(seen) != clients || w.cell.Snapshot().Job(celltest.Name("a")).Record.GetVersion() != clients {
+		t.Fatalf("versions given: %v", seen)
 	}
 }

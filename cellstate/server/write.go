@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -13,6 +14,8 @@ const writeRounds = 8
 // write commits what plan makes of a snapshot. Where a record has moved on, plan is
 // asked again with a newer snapshot. It returns a snapshot that shows the write. A plan
 // without records is committed too: its guards say whether the snapshot is still true.
+// What plan wants must be a state, not a step: it may be asked again after its write has
+// been applied.
 func (s *Server) write(ctx context.Context, plan func(*cellstate.Snapshot) (cellstate.Write, error)) (*cellstate.Snapshot, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -23,7 +26,16 @@ func (s *Server) write(ctx context.Context, plan func(*cellstate.Snapshot) (cell
 			return nil, err
 		}
 		var out cellstate.Outcome
-		if out, err = s.cfg.Store.Commit(ctx, w); err != nil {
+		out, err = s.cfg.Store.Commit(ctx, w)
+		if errors.Is(err, cellstate.ErrUnknown) {
+			// If it was applied, or will be, it and its repetition cannot both be: each
+			// compares what the other changes. The next plan finds out.
+			if err = pause(ctx, retryStore); err == nil {
+				snapshot, err = s.snapshot(ctx)
+			}
+			continue
+		}
+		if err != nil {
 			break
 		}
 		if at := out.Applied[0]; at > 0 {

@@ -149,10 +149,23 @@ func (c *cell) live(s cellstate.Slot) *cellstate.Placement {
 	return nil
 }
 
-// changes reads what happened after one revision up to another, which must be one at
-// which something happened.
+// changes reads what happened after one revision up to another. It asks for progress
+// all the while: the last revision may be one that nobody watched.
 func (c *cell) changes(after, upTo cellstate.Revision) []cellstate.Change {
 	c.Helper()
+	asking, stop := context.WithCancel(c.ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for tick := time.Tick(5 * time.Millisecond); asking.Err() == nil; {
+			_ = c.store.Progress(asking)
+			select {
+			case <-tick:
+			case <-asking.Done():
+			}
+		}
+	}()
+	defer func() { stop(); <-stopped }()
 	var out []cellstate.Change
 	for batch, err := range c.store.Changes(c.ctx, after) {
 		if err != nil {
@@ -166,8 +179,7 @@ func (c *cell) changes(after, upTo cellstate.Revision) []cellstate.Change {
 	return slices.DeleteFunc(out, func(ch cellstate.Change) bool { return ch.Revision > upTo })
 }
 
-// replay shows the state at every revision from the start of the law to one at which
-// something happened.
+// replay shows the state at every revision from the start of the law to upTo.
 func (c *cell) replay(upTo cellstate.Revision, see func(*cellstate.Snapshot)) {
 	c.Helper()
 	s := c.start

@@ -73,7 +73,11 @@ func newRoot(a *app, verbs []*cobra.Command) *cobra.Command {
 		Use:   "ohm",
 		Short: "Run jobs on a cell",
 		Long: `ohm runs jobs on a cell: nodes under one shared state, on which several
-schedulers place tasks at the same time. The same binary is the cell itself.`,
+schedulers place tasks at the same time. The same binary is the cell itself.
+
+Results are on standard output, everything else on standard error. The topic
+exit-codes of the help lists the exit codes; ohm completion prints completions for
+your shell.`,
 		Example: `  ohm dev                      # a whole cell on this machine
   ohm run hello.yaml --wait    # in another terminal
   ohm status`,

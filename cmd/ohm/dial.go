@@ -39,7 +39,7 @@ type cell struct {
 // dial prepares a connection as the settings say; the first request makes it. The
 // caller closes it.
 func (a *app) dial() (*cell, error) {
-	if _, _, err := net.SplitHostPort(a.client.Address); err != nil {
+	if _, port, err := net.SplitHostPort(a.client.Address); err != nil || port == "" {
 		return nil, refuse("--address %q is not host:port, such as 127.0.0.1:7400", a.client.Address)
 	}
 	secure, err := a.transport()
@@ -56,6 +56,7 @@ func (a *app) dial() (*cell, error) {
 		grpc.WithStatsHandler(&a.link),
 		grpc.WithUnaryInterceptor(boundCall),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithNoProxy(), // a cell is inside; a proxy for the web is not on the way
 	}
 	if a.client.TokenFile != "" {
 		token, err := a.token()

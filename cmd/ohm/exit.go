@@ -124,6 +124,10 @@ func (a *app) explainError(ctx context.Context, err error) *fault {
 
 func (a *app) explainAnswer(s *status.Status) *fault {
 	code, message, address := exitCodeOf(s.Code()), s.Message(), a.client.Address
+	if strings.HasPrefix(message, "unexpected HTTP status code") {
+		// gRPC turns a web server's answers into codes that a cell never gave.
+		return failf(exitUnreachable, "check --address", "what answers at %s is no cell", address)
+	}
 	switch s.Code() {
 	case codes.Unavailable:
 		if !a.link.answered.Load() {
@@ -144,8 +148,11 @@ func (a *app) explainAnswer(s *status.Status) *fault {
 
 // dialReason cuts the frame off a transport's message.
 func dialReason(message string) string {
-	if strings.Contains(message, "connection refused") {
+	switch {
+	case strings.Contains(message, "connection refused"):
 		return "connection refused"
+	case strings.Contains(message, "produced zero addresses"), strings.Contains(message, "no such host"):
+		return "nobody knows that name"
 	}
 	message = strings.TrimPrefix(message, "last connection error: ")
 	message = strings.TrimPrefix(message, `connection error: desc = "`)

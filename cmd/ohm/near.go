@@ -1,12 +1,18 @@
 package main
 
+import "strings"
+
 // nearest returns the one of names that word was probably meant to be, "" if none
-// is close. It is only ever for a hint: no verb acts on a name that was not given
-// exactly.
+// is close: a few edits away, or the word is its beginning. It is only ever for a
+// hint: no verb acts on a name that was not given exactly.
 func nearest(word string, names []string) string {
-	best, least := "", 2+len(word)/4
+	best, least := "", max(2, 1+len(word)/3)
 	for _, name := range names {
-		if d := edits(word, name); d < least {
+		d := edits(word, name)
+		if len(word) >= 3 && strings.HasPrefix(name, word) {
+			d = 1
+		}
+		if d < least {
 			best, least = name, d
 		}
 	}

@@ -2,8 +2,8 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -192,9 +192,6 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x509.ParseCertificate(cert.Certificate[0]); err != nil {
-		t.Fatal(err)
-	}
 	if r := ohm(t, f.address, call{args: []string{"status", "--tls-ca", ca, "--token-file", write(t, "token", "s"), "-o", "name"}}); r.code != exitDone || f.token != "Bearer s" {
 		t.Errorf("got %s", r.text(f.address))
 	}
@@ -207,6 +204,22 @@ func TestTLS(t *testing.T) {
 	}
 	if r := ohm(t, f.address, call{args: []string{"status", "--tls-ca", write(t, "ca.pem", "nothing")}}); r.code != exitUsage || !strings.Contains(r.stderr, "holds no PEM certificate") {
 		t.Errorf("got %s", r.text(f.address))
+	}
+}
+
+// A web server is no cell, whatever it answers.
+func TestWebServer(t *testing.T) {
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web.EnableHTTP2 = true
+	web.StartTLS()
+	defer web.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := web.Listener.Addr().String()
+	if r := ohm(t, address, call{args: []string{"status", "--tls-ca", ca}}); r.code != exitUnreachable || r.stderr != "ohm: what answers at "+address+" is no cell; check --address\n" {
+		t.Errorf("got %s", r.text(address))
 	}
 }
 

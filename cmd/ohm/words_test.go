@@ -89,7 +89,7 @@ func TestVerdict(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	names := []string{"web", "web1", "web10", "train"}
-	for word, want := range map[string]string{"wbe": "web", "web2": "web", "web11": "web1", "tain": "train", "xyz": "", "": ""} {
+	for word, want := range map[string]string{"wbe": "web", "web2": "web", "web11": "web1", "tain": "train", "xyz": "", "": "", "frob": "", "tra": "train", "we": "web"} {
 		if got := nearest(word, names); got != want {
 			t.Errorf("%q: got %q, want %q", word, got, want)
 		}
@@ -116,7 +116,7 @@ func TestColumns(t *testing.T) {
 	if err := p.flush(); err != nil {
 		t.Fatal(err)
 	}
-	want := "A         B\n-\nΩmega     ΩMEGA\na b [2J   A B [2J\n"
+	want := "A        B\n-\nΩmega    ΩMEGA\na b [2J  A B [2J\n"
 	if out.String() != want {
 		t.Errorf("got\n%q\nwant\n%q", out.String(), want)
 	}

@@ -13,7 +13,12 @@ type Candidate struct {
 	GPUs                          []GPU // in the order of the node's facts
 	Holds                         []Hold
 	claims                        int // of this round
-	capCPU, capMemory             int64
+
+	// broken is what the scorer found broken of the GPUs in an epoch of the demand;
+	// epoch 0: not asked since they changed.
+	broken            float64
+	brokenEpoch       uint64
+	capCPU, capMemory int64
 }
 
 // GPU is a device of a candidate.
@@ -79,6 +84,9 @@ func (c *Candidate) take(r *Request, gpus []*ohmv1.DeviceShare, times int) {
 }
 
 func (c *Candidate) charge(gpus []*ohmv1.DeviceShare, times int32) {
+	if len(gpus) > 0 {
+		c.brokenEpoch = 0
+	}
 	for _, g := range gpus {
 		for i := range c.GPUs {
 			if c.GPUs[i].ID == g.GetId() {
@@ -90,3 +98,11 @@ func (c *Candidate) charge(gpus []*ohmv1.DeviceShare, times int32) {
 
 // empty says whether nothing stands on the node and nothing was claimed on it.
 func (c *Candidate) empty() bool { return c.claims == 0 && len(c.Node.Placements) == 0 }
+
+// freeGPU is what is free of all GPUs together, in thousandths.
+func (c *Candidate) freeGPU() (all int64) {
+	for i := range c.GPUs {
+		all += int64(max(0, c.GPUs[i].Free))
+	}
+	return all
+}

@@ -118,10 +118,7 @@ func (r *Round) Choose(q *Request, load []int32) (node int, ok bool) {
 
 // score is what a node is worth to a class in this round; unfit if it does not fit.
 func (r *Round) score(k *class, i int) float64 {
-	if k.verdicts[i].judged < r.t.changed[i] {
-		r.t.judge(k, i)
-	}
-	score := k.verdicts[i].score
+	score := r.t.score(k, i)
 	if r.home.Of > 1 && i%r.home.Of != r.home.Index {
 		score -= awayPrice
 	}

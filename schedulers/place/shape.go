@@ -74,6 +74,7 @@ func (c *census) count(s seen, times int) {
 // to steps, so that they change ever more rarely as the census grows, and with them
 // all remembered scores.
 type demand struct {
+	epoch       uint64 // another one for each other demand; from 1
 	shapes      []weighed
 	cpu, memory float64   // that go with a thousandth of a GPU, in the mean
 	prices      []float64 // by model: of a thousandth of a GPU, in thousandths
@@ -105,7 +106,7 @@ func (c *census) demand(supply []int, models map[string]int) demand {
 	var d demand
 	total := 0.0
 	for _, s := range shapes {
-		w := weighed{shape: s, weight: round(float64(c.shapes[s]), 2)}
+		w := weighed{shape: s, weight: round(float64(c.shapes[s]), 1)}
 		if s.models != "" {
 			w.allowed = make([]bool, len(supply))
 			for name := range strings.SplitSeq(s.models, "|") {
@@ -121,7 +122,7 @@ func (c *census) demand(supply []int, models map[string]int) demand {
 		d.shapes[i].weight /= total
 	}
 	if c.gpu > 0 {
-		d.cpu, d.memory = round(float64(c.cpu)/float64(c.gpu), 16), round(float64(c.memory)/float64(c.gpu), 16)
+		d.cpu, d.memory = round(float64(c.cpu)/float64(c.gpu), 8), round(float64(c.memory)/float64(c.gpu), 8)
 	}
 	d.prices = prices(d.shapes, supply)
 	return d

@@ -1,5 +1,7 @@
 package place
 
+import "slices"
+
 // LeastStranded prefers the node on which a placement leaves the least GPU that nobody
 // could use, judged by the tasks that the cell has seen so far.
 //
@@ -47,23 +49,24 @@ func (s *LeastStranded) Score(r *Request, c *Candidate) float64 {
 	if len(c.GPUs) >= manyGPUs && c.empty() {
 		score -= openPrice
 	}
-	var before, after free
-	before.read(c, nil, 0)
+	all := c.freeGPU()
+	gain := s.starved(all, c.FreeCPU, c.FreeMemory)
 	if r.GPUs == 0 {
-		if before.all > 0 {
+		if all > 0 {
 			score -= idlePrice
 		}
-		return score + s.starved(before.all, c.FreeCPU, c.FreeMemory) - s.starved(before.all, cpu, memory)
+		return score + gain - s.starved(all, cpu, memory)
 	}
 	var few [8]int
 	picked := devices(r, c, few[:0])
 	for _, i := range picked {
 		score -= s.demand.prices[c.GPUs[i].model] * float64(r.Share)
 	}
-	after.read(c, picked, r.Share)
-	return score +
-		s.broken(&before) + s.starved(before.all, c.FreeCPU, c.FreeMemory) -
-		s.broken(&after) - s.starved(after.all, cpu, memory)
+	if c.brokenEpoch != s.demand.epoch {
+		c.broken, c.brokenEpoch = s.broken(c, nil, 0), s.demand.epoch
+	}
+	gain += c.broken - s.broken(c, picked, r.Share)
+	return score + gain - s.starved(all-int64(r.GPUs)*int64(r.Share), cpu, memory)
 }
 
 func part(free, of int64) float64 {
@@ -85,65 +88,57 @@ func (s *LeastStranded) starved(gpu, cpu, memory int64) float64 {
 	return float64(gpu) - max(0, served)
 }
 
-// broken is the GPU of which the pieces suit too few shapes.
-func (s *LeastStranded) broken(f *free) float64 {
-	if f.all == 0 {
+// broken is the GPU of which the pieces suit too few shapes, once a share of each of
+// the picked devices is taken.
+func (s *LeastStranded) broken(c *Candidate, picked []int, share int32) float64 {
+	var few [8]piece
+	pieces, all := piecesOf(c, picked, share, few[:0])
+	if all == 0 {
 		return 0
 	}
 	lost := 0.0
 	for i := range s.demand.shapes {
 		w := &s.demand.shapes[i]
-		lost += w.weight * float64(f.all-f.takes(w)*w.gpu())
+		lost += w.weight * float64(all-w.fitIn(pieces)*w.gpu())
 	}
 	return lost
 }
 
-// free is what is free of a candidate's GPUs.
-type free struct {
-	all    int64    // thousandths
-	pieces []piece  // by model and amount, ascending by first sight
-	few    [8]piece // memory for the usual case
-}
-
-// piece is a number of equal devices.
+// piece is a number of devices of one model with the same amount free, in thousandths.
 type piece struct{ milli, model, devices int32 }
 
-// read counts c's GPUs less a share of each of the picked ones.
-func (f *free) read(c *Candidate, picked []int, share int32) {
-	f.all, f.pieces = 0, f.few[:0]
+// piecesOf sorts what is free of c's GPUs, into into.
+func piecesOf(c *Candidate, picked []int, share int32, into []piece) (pieces []piece, all int64) {
+next:
 	for i := range c.GPUs {
-		milli := c.GPUs[i].Free
-		for _, p := range picked {
-			if p == i {
-				milli -= share
+		milli, model := c.GPUs[i].Free, int32(c.GPUs[i].model)
+		if slices.Contains(picked, i) {
+			milli -= share
+		}
+		if milli <= 0 {
+			continue
+		}
+		all += int64(milli)
+		for p := range into {
+			if into[p].milli == milli && into[p].model == model {
+				into[p].devices++
+				continue next
 			}
 		}
-		if milli > 0 {
-			f.add(milli, int32(c.GPUs[i].model))
-		}
+		into = append(into, piece{milli, model, 1})
 	}
+	return into, all
 }
 
-func (f *free) add(milli, model int32) {
-	f.all += int64(milli)
-	for i := range f.pieces {
-		if p := &f.pieces[i]; p.milli == milli && p.model == model {
-			p.devices++
-			return
-		}
-	}
-	f.pieces = append(f.pieces, piece{milli, model, 1})
-}
-
-// takes is how many copies of a shape the GPUs could take.
-func (f *free) takes(w *weighed) int64 {
+// fitIn is how many copies of a shape the pieces could take.
+func (w *weighed) fitIn(pieces []piece) int64 {
 	n := int32(0)
-	for _, p := range f.pieces {
+	for _, p := range pieces {
 		if p.milli >= w.share && (w.allowed == nil || w.allowed[p.model]) {
 			n += p.devices * (p.milli / w.share)
 		}
 	}
-	if w.gpus > 1 { // each copy wants devices of its own: whole ones
+	if w.gpus > 1 { // each copy wants as many whole devices
 		n /= w.gpus
 	}
 	return int64(n)

@@ -26,7 +26,6 @@ type Table struct {
 
 	clock   uint64            // counts the changes
 	changed []uint64          // by candidate: the clock when it last changed
-	epoch   uint64            // counts what changes all scores
 	classes map[string]*class // by Request.class
 }
 
@@ -37,6 +36,7 @@ const maxClasses = 256
 func NewTable() *Table {
 	t := &Table{filters: Filters(), classes: map[string]*class{}}
 	t.scorer = &LeastStranded{demand: &t.demand}
+	t.demand.epoch = 1
 	t.reset()
 	return t
 }
@@ -45,7 +45,7 @@ func (t *Table) reset() {
 	t.candidates, t.seen, t.changed = nil, nil, nil
 	t.index, t.models, t.supply = map[cellstate.NodeName]int{}, map[string]int{}, nil
 	t.census = census{shapes: map[shape]int{}}
-	t.epoch++
+	clear(t.classes)
 }
 
 // follow makes the table that of a snapshot, at the price of the rows that differ. If
@@ -129,27 +129,29 @@ func (t *Table) model(name string) int {
 // learn takes the demand from the census.
 func (t *Table) learn() {
 	if d := t.census.demand(t.supply, t.models); !d.same(t.demand) {
+		d.epoch = t.demand.epoch + 1
 		t.demand = d
-		t.epoch++
 	}
 }
 
 // class is what is remembered of equal requests.
 type class struct {
 	*Request
-	epoch    uint64
 	verdicts []verdict // by candidate
 
 	explained uint64 // the clock at which all candidates were asked for why
 	why       []refusal
 }
 
-// verdict is a candidate's score at a clock; unfit where it does not fit.
+// verdict is what the filters said of a candidate at a clock, and what the scorer said
+// of it in an epoch of the demand.
 type verdict struct {
-	judged uint64
-	score  float64
+	judged, scored uint64
+	fits           bool
+	score          float64
 }
 
+// unfit is the score of a node that does not fit.
 var unfit = math.Inf(-1)
 
 // class finds or begins the class of a request.
@@ -159,28 +161,33 @@ func (t *Table) class(r *Request) *class {
 		if len(t.classes) >= maxClasses {
 			clear(t.classes)
 		}
-		k = &class{Request: r}
+		k = &class{Request: r, verdicts: make([]verdict, len(t.candidates))}
 		t.classes[r.class] = k
-	}
-	if k.epoch != t.epoch {
-		k.epoch = t.epoch
-		if len(k.verdicts) == len(t.candidates) {
-			clear(k.verdicts)
-		} else {
-			k.verdicts = make([]verdict, len(t.candidates))
-		}
 	}
 	return k
 }
 
-// judge renews the class's verdict on a candidate.
-func (t *Table) judge(k *class, i int) {
-	c, v := &t.candidates[i], &k.verdicts[i]
-	v.judged, v.score = t.clock, unfit
+// score is what a candidate is worth to a class; unfit if it does not fit.
+func (t *Table) score(k *class, i int) float64 {
+	v := &k.verdicts[i]
+	if v.judged < t.changed[i] {
+		*v = verdict{judged: t.clock, fits: t.fits(k.Request, &t.candidates[i])}
+	}
+	if !v.fits {
+		return unfit
+	}
+	if v.scored != t.demand.epoch {
+		v.scored = t.demand.epoch
+		v.score = t.scorer.Score(k.Request, t.candidates[i].without(k.Precedence))
+	}
+	return v.score
+}
+
+func (t *Table) fits(r *Request, c *Candidate) bool {
 	for _, f := range t.filters {
-		if _, ok := f.Check(k.Request, c); !ok {
-			return
+		if _, ok := f.Check(r, c); !ok {
+			return false
 		}
 	}
-	v.score = t.scorer.Score(k.Request, c.without(k.Precedence))
+	return true
 }

@@ -13,6 +13,7 @@ package schedtest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,14 +32,31 @@ import (
 // Cell is a cell in memory on which schedulers run. Celltest's verbs write its state.
 type Cell struct {
 	*celltest.Cell
-	Store *memstore.Store
-	t     testing.TB
+	Store    *memstore.Store
+	t        testing.TB
+	observer *mirror.Mirror
 }
 
 // New is an empty cell. What runs on it has ended when the test has.
 func New(t testing.TB, options ...memstore.Option) *Cell {
 	store := memstore.New(options...)
-	return &Cell{celltest.New(t, store), store, t}
+	c := &Cell{celltest.New(t, store), store, t, mirror.New(store, zap.NewNop())}
+	t.Cleanup(run(c.observer.Run))
+	return c
+}
+
+// run starts something; the function that it returns ends it, waits, and tells its error.
+func run(f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = f(ctx) // a mirror has no error, and a Runner's is reported below
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // Up puts nodes whose agents have a session.
@@ -87,24 +105,18 @@ func (c *Cell) Run(name, instance string, policy schedulers.Scheduler, change ..
 	}
 	s := &Scheduler{Runner: schedulers.New(config), Mirror: m}
 	// The scheduler ends before its mirror: its last writes may need it.
-	mirrorCtx, stopMirror := context.WithCancel(context.Background())
-	runCtx, stopRunner := context.WithCancel(context.Background())
-	mirrorDone, runnerDone := make(chan error, 1), make(chan error, 1)
-	go func() { mirrorDone <- m.Run(mirrorCtx) }()
-	go func() { runnerDone <- s.Runner.Run(runCtx) }()
-	stopped := false
-	s.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		stopRunner()
-		if err := <-runnerDone; err != nil {
+	stopMirror := run(m.Run)
+	stopRunner := run(func(ctx context.Context) error {
+		err := s.Runner.Run(ctx)
+		if err != nil {
 			c.t.Errorf("scheduler %s/%s: %v", name, instance, err)
 		}
+		return err
+	})
+	s.stop = sync.OnceFunc(func() {
+		stopRunner()
 		stopMirror()
-		<-mirrorDone
-	}
+	})
 	c.t.Cleanup(s.stop)
 	return s
 }
@@ -121,16 +133,25 @@ func (c *Cell) Until(what string, ok func(*cellstate.Snapshot) bool) *cellstate.
 // Within is Until with another patience.
 func (c *Cell) Within(limit time.Duration, what string, ok func(*cellstate.Snapshot) bool) *cellstate.Snapshot {
 	c.t.Helper()
-	tick := time.NewTicker(time.Millisecond)
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	tick := time.NewTicker(5 * time.Millisecond) // ok may look at more than the state of the cell
 	defer tick.Stop()
-	for end := time.Now().Add(limit); ; <-tick.C {
-		s := c.Snapshot()
-		if ok(s) {
+	now := c.Snapshot().Revision() // nothing older counts
+	for over := false; ; {
+		s, newer := c.observer.Watch()
+		if s != nil && s.Revision() >= now && ok(s) {
 			return s
 		}
-		if time.Now().After(end) {
+		if over {
 			c.t.Fatalf("not within %v: %s", limit, what)
 			return nil
+		}
+		select {
+		case <-newer:
+		case <-tick.C:
+		case <-end.C:
+			over = true
 		}
 	}
 }
