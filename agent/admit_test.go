@@ -89,6 +89,20 @@ func TestWaitsForRoom(t *testing.T) {
 	}
 }
 
+// TestFewAtATime: what is judged later counts what was let in before.
+func TestFewAtATime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.Steps = 2
+		w.start()
+		old := assignment("old", 2000)
+		w.complete(old)
+		a, b, c := assignment("a", 3000), assignment("b", 1500), assignment("c", 1000)
+		w.incremental(nil, a, b, c)
+		equal(t, "left", w.m.knows(), []string{b.Id, old.Id})
+		equal(t, "peak", w.m.peak, 3500)
+	})
+}
+
 // TestUnknownSize: beside a process of which nobody knows how big it is nothing starts.
 func TestUnknownSize(t *testing.T) {
 	inWorld(t, func(w *world) {

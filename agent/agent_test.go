@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 func TestLife(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.m.slow = 10 * time.Millisecond // Starting and Running come in one report
 		w.start()
 		hello := w.session().hello
 		equal(t, "driver", hello.GetNode().GetDriver(), "fake")
@@ -297,6 +299,24 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
+// TestHintDuringStep: a task that ends while the step that started it is not over is
+// noticed at once.
+func TestHintDuringStep(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.Resync = time.Hour
+		w.m.looked = func(id string) { w.m.exit(id, 0) }
+		w.start()
+		var all []*ohmv1.Assignment
+		for i := range 50 {
+			all = append(all, assignment(fmt.Sprintf("j%d", i), 10))
+		}
+		w.complete(all...)
+		for _, a := range all {
+			equal(t, a.Id, task.Name(w.last(a.Id).GetState()), "Succeeded")
+		}
+	})
+}
+
 func TestStepsAreBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.m.slow = time.Second
@@ -311,6 +331,38 @@ func TestStepsAreBounded(t *testing.T) {
 		equal(t, "starts at the same time", w.m.most, 3)
 		equal(t, "started", len(w.m.knows()), 10)
 	})
+}
+
+// TestStopWaitsForItsTurn: a signal that could not be sent at once is sent later, not
+// taken as sent.
+func TestStopWaitsForItsTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.Steps = 1
+		w.start()
+		a := assignment("a", 100)
+		w.complete(a)
+		w.m.locked(func() { w.m.slow = 5 * time.Second })
+		w.m.did()
+		b := assignment("b", 100)
+		w.incremental(nil, b)
+		w.incremental(nil, assignment("a", 100, stopFor(task.Stop)))
+		w.pass(6 * time.Second)
+		equal(t, "calls", w.m.did(), []string{"start " + b.Id, "signal " + a.Id + " 15"})
+	})
+}
+
+// TestForward: the server never hears that a task went back.
+func TestForward(t *testing.T) {
+	l := newLoop(New(Config{Node: &ohmv1.Node{Name: "n"}, Driver: newMachine()}), nil)
+	e, now := l.entry("a"), time.Now()
+	p := assignment("a", 100).GetPlacement()
+	for _, s := range []task.State{task.Starting, task.Running, task.Starting, task.Running} {
+		l.report(e, statusOf(p, s), now)
+	}
+	equal(t, "reported", task.Name(e.reported.GetState()), "Running")
+	equal(t, "messages", len(l.outbox.take(9)), 1)
+	l.report(e, statusOf(p, task.Starting), now)
+	equal(t, "messages", len(l.outbox.take(9)), 0)
 }
 
 func TestNoFolder(t *testing.T) {

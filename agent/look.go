@@ -56,6 +56,7 @@ func (l *loop) list(ctx context.Context) {
 
 func (l *loop) observe(ctx context.Context, e *entry) {
 	if e.busy {
+		e.again = true // what the step sees may be older than the hint
 		return
 	}
 	o, here, err := l.Driver.Observe(ctx, e.id)

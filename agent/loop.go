@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,6 +23,7 @@ type entry struct {
 	memo    memo
 
 	busy   bool // a step is under way; nothing else is done meanwhile
+	again  bool // look at it again after the step
 	unsent bool // the signal that asks it to end could not be sent
 
 	lastCall string // of the last step
@@ -242,69 +241,6 @@ func (l *loop) count() {
 		}
 	}
 	l.running.Store(n)
-}
-
-// admitted takes out the starts that have to wait (A3) and sorts the rest, ends first.
-func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time) []*entry {
-	isStart := func(e *entry) bool { return calls[e].call == callStart }
-	slices.SortFunc(todo, func(a, b *entry) int {
-		if isStart(a) != isStart(b) {
-			if isStart(b) {
-				return -1
-			}
-			return 1
-		}
-		at := func(e *entry) time.Time { return e.memo.Run.GetPlacement().GetTime().AsTime() }
-		if c := at(a).Compare(at(b)); c != 0 {
-			return c
-		}
-		return strings.Compare(a.id, b.id)
-	})
-	first := slices.IndexFunc(todo, isStart)
-	if first < 0 {
-		return todo
-	}
-	admitted, starts := todo[:first:first], todo[first:]
-	var alive, fresh []*ohmv1.Placement
-	unsized := ""
-	for _, e := range l.tasks {
-		if !e.occupies() {
-			continue
-		}
-		if e.memo.Run == nil {
-			unsized = e.id
-		}
-		alive = append(alive, e.memo.Run.GetPlacement())
-	}
-	for _, e := range starts {
-		fresh = append(fresh, e.desired.GetPlacement())
-	}
-	verdicts, err := admit(l.Node, alive, fresh)
-	if err != nil {
-		l.Log.Error("the admission does not work", zap.Error(err))
-		return admitted
-	}
-	for i, e := range starts {
-		v := verdicts[i]
-		if v.ok && unsized != "" {
-			v = verdict{why: "waits until a task of unknown size has ended on the node"}
-		}
-		switch p := e.desired.GetPlacement(); {
-		case v.ok:
-			admitted = append(admitted, e)
-		case v.never:
-			m := e.memo
-			m.End = failedStart(p, v.why, now)
-			l.remember(e, m)
-			e.close()
-			l.report(e, m.End, now)
-		default:
-			st := statusOf(p, task.Assigned)
-			st.Message = v.why
-			l.report(e, st, now)
-		}
-	}
-	return admitted
 }
 
 // report tells the server how a task stands, if that is news.

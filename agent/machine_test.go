@@ -34,7 +34,8 @@ type machine struct {
 	cpu, peak int64            // of living processes
 	watches   map[int]func(string)
 	watched   int
-	quiet     bool // no hints
+	quiet     bool            // no hints
+	looked    func(id string) // called after each look at one task
 }
 
 type proc struct {
@@ -81,6 +82,9 @@ func (m *machine) Start(ctx context.Context, t driver.Task) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.starting--
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if m.procs[t.ID] != nil {
 		return nil
 	}
@@ -146,6 +150,9 @@ func (m *machine) Kill(_ context.Context, id string) error {
 }
 
 func (m *machine) Observe(_ context.Context, id string) (driver.Observation, bool, error) {
+	if m.looked != nil {
+		defer m.looked(id)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.unseen[id]; err != nil {

@@ -75,6 +75,10 @@ func (l *loop) result(r result) {
 	e := r.entry
 	e.busy = false
 	l.busy--
+	if e.again {
+		e.again = false
+		l.hint(e.id)
+	}
 	if r.call == callRemoveLogs {
 		l.logsRemoved(e, r.err)
 		return

@@ -93,7 +93,7 @@ func (r *room) take(txn *Txn, c *Claim, e *eviction) *Conflict {
 	after := r.with(e.placements, txn, c)
 	short := shortage(r.node, r.used, after, c)
 	if short != nil {
-		r.blame(txn, c, short)
+		r.blame(txn, c, e.placements, short)
 		return short
 	}
 	if held := r.held(txn, c); held != nil {
@@ -166,27 +166,29 @@ func shortage(n *Node, before, after *Usage, c *Claim) *Conflict {
 }
 
 // blame finds the winner: the first placement newer than the loser's snapshot with
-// which the claim no longer fits.
-func (r *room) blame(txn *Txn, c *Claim, short *Conflict) {
-	var newer, base []*Placement
-	for _, p := range r.placements {
-		if p.Revision > txn.Snapshot && p.GetTxn() != string(txn.ID) {
-			newer = append(newer, p)
-		} else {
-			base = append(base, p)
+// which the claim no longer fits. placements are the node's after the claim's evictions.
+func (r *room) blame(txn *Txn, c *Claim, placements []*Placement, short *Conflict) {
+	// A victim's record is rewritten when it is marked, so its revision does not say when
+	// it was placed: it counts as old, unless the claim does not even fit beside the old ones.
+	for _, victimsAreNew := range []bool{false, true} {
+		var newer, base []*Placement
+		for _, p := range placements {
+			if p.Revision > txn.Snapshot && p.GetTxn() != string(txn.ID) && (victimsAreNew || p.GetEvictedBy() == "") {
+				newer = append(newer, p)
+			} else {
+				base = append(base, p)
+			}
 		}
-	}
-	slices.SortStableFunc(newer, func(a, b *Placement) int { return cmp.Compare(a.Revision, b.Revision) })
-	for i := -1; i < len(newer); i++ {
-		if i >= 0 {
-			base = append(base, newer[i])
+		fits := func() bool { return shortage(r.node, charge(base), r.with(base, txn, c), c) == nil }
+		if !fits() {
+			continue // nobody won: it never fitted
 		}
-		if shortage(r.node, charge(base), r.with(base, txn, c), c) == nil {
-			continue
+		slices.SortStableFunc(newer, func(a, b *Placement) int { return cmp.Compare(a.Revision, b.Revision) })
+		for i, p := range newer {
+			if base = append(base, p); !fits() {
+				short.Winner, short.Between = p, newer[:i]
+				return
+			}
 		}
-		if i >= 0 {
-			short.Winner, short.Between = newer[i], newer[:i]
-		}
-		return // with i < 0 it never fitted: nobody won
 	}
 }

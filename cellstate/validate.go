@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -221,7 +222,9 @@ func (v *validator) started(p *Placement) bool {
 // malformed names what no node could grant, whatever else stands on it.
 func malformed(n *Node, c *Claim) string {
 	r := c.Resources
-	if r.GetCpuMilli() < 0 || r.GetMemoryBytes() < 0 || r.GetDiskBytes() < 0 {
+	// The upper bounds keep sums far from overflow.
+	within := func(amount, most int64) bool { return 0 <= amount && amount <= most }
+	if !within(r.GetCpuMilli(), resource.MaxCPU) || !within(r.GetMemoryBytes(), resource.MaxBytes) || !within(r.GetDiskBytes(), resource.MaxBytes) {
 		return "resources"
 	}
 	seen := map[string]bool{}

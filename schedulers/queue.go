@@ -132,7 +132,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 // dropSettled forgets what is known of slots that need no node any more.
 func (e *entry) dropSettled() {
 	if len(e.parked)+len(e.losses) == 0 {
-		return
+		return // and there is no word to bring up to date
 	}
 	needed := make(map[cellstate.Slot]bool, len(e.decision.Needs))
 	for _, n := range e.decision.Needs {

@@ -40,35 +40,44 @@ func (r *Runner) registered(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { // also when ctx has ended: nobody should wait for a dead lease
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Times.RetryMost)
-		defer cancel()
-		if err := r.Store.Revoke(last, lease); err != nil {
-			r.Log.Debug("revoking the registration", zap.Error(err))
-		}
-	}()
+	defer r.unregister(ctx, lease)
 	at, err := r.register(ctx, lease)
 	if err != nil {
 		return err
 	}
 	r.Log.Info("registered", zap.Int64("revision", int64(at)))
-	g, ctx := errgroup.WithContext(ctx)
+	g, inner := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := r.Store.KeepAlive(ctx, lease); err != nil {
+		if err := r.Store.KeepAlive(inner, lease); err != nil {
 			return err
 		}
-		return ctx.Err() // it ends with nil only when ctx does; then the others must end, too
+		return inner.Err() // it ends with nil only when ctx does; then the other must end, too
 	})
 	g.Go(func() error {
-		for ctx.Err() == nil {
-			if err := r.check(ctx, at); err != nil {
+		for inner.Err() == nil {
+			if err := r.check(inner, at); err != nil {
 				return err
 			}
-			sleep(ctx, r.Times.Lease/3)
+			sleep(inner, r.Times.Lease/3)
 		}
 		return nil
 	})
 	return g.Wait()
+}
+
+// unregister takes the registration back, also when ctx has ended: nobody should wait
+// for a dead lease. If the scheduler ends in good order it notes when.
+func (r *Runner) unregister(ctx context.Context, lease cellstate.Lease) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Times.RetryMost)
+	defer cancel()
+	if s, _ := r.Cell.Watch(); ctx.Err() != nil && s != nil {
+		if err := r.noteSeen(last, s); err != nil {
+			r.Log.Debug("noting the end", zap.Error(err))
+		}
+	}
+	if err := r.Store.Revoke(last, lease); err != nil {
+		r.Log.Debug("revoking the registration", zap.Error(err))
+	}
 }
 
 // register writes the durable record, once, and the leased one, over whatever a
@@ -128,19 +137,25 @@ func (r *Runner) check(ctx context.Context, at cellstate.Revision) error {
 	case rev != at:
 		r.Log.Warn("another process runs under the name of this instance")
 	}
-	now := r.Clock()
-	meta := reconcile.SeenMeta(r.Name)
-	seen, read := s.Meta(meta)
-	if now.Sub(seen.GetTime().AsTime()) < r.Times.Seen {
+	seen, _ := s.Meta(reconcile.SeenMeta(r.Name))
+	if r.Clock().Sub(seen.GetTime().AsTime()) < r.Times.Seen {
 		return nil
 	}
-	_, err = r.Store.Commit(ctx, cellstate.Write{Records: []cellstate.Record{{
-		Key: cellstate.MetaKey(meta), Read: read, Value: &ohmv1.Meta{Value: r.Instance, Time: timestamppb.New(now)},
-	}}})
-	if err != nil { // the next check tries again; the lease decides on the registration
+	if err := r.noteSeen(ctx, s); err != nil { // the next check tries again; the lease decides on the registration
 		r.failed(nil, "noting that the scheduler is there", err)
 	}
 	return nil
+}
+
+// noteSeen notes durably that the scheduler was there just now. Another instance may do
+// the same at the same time, which is as good.
+func (r *Runner) noteSeen(ctx context.Context, s *cellstate.Snapshot) error {
+	meta := reconcile.SeenMeta(r.Name)
+	_, read := s.Meta(meta)
+	_, err := r.Store.Commit(ctx, cellstate.Write{Records: []cellstate.Record{{
+		Key: cellstate.MetaKey(meta), Read: read, Value: &ohmv1.Meta{Value: r.Instance, Time: timestamppb.New(r.Clock())},
+	}}})
+	return err
 }
 
 // sleep waits for d or until ctx ends.

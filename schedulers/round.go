@@ -198,6 +198,7 @@ func (r *Runner) lost(s *cellstate.Snapshot, txn *cellstate.Txn, c *cellstate.Co
 	r.journal.add(conflictRecord(r.ids.next(now), now, txn, c))
 	e.lose(claim.Slot, claim.Node, c.Revision, now, r.Times.RetryMost, r.chance.Float64())
 	e.lost = raceText(claim, c)
+	e.say()
 }
 
 // raceText is a conflict for people.

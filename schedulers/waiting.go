@@ -22,20 +22,29 @@ const wordsAtOnce = 100
 // said is what was found to stand in the store already.
 type said struct{ stored, word *ohmv1.Waiting }
 
-// say brings the entry's last word up to what is known of its parked slots. Its
-// snapshot revision is the oldest on which one of them was refused.
+// say brings the entry's last word up to what is known of its slots: those that are
+// parked, and those that keep losing races. Its snapshot revision is the oldest on which
+// one of them was refused.
 func (e *entry) say() {
 	e.word = nil
-	if len(e.parked) == 0 {
-		return
-	}
 	waiting := map[string]int32{}
 	var oldest cellstate.Revision
-	for s, p := range e.parked {
+	count := func(s cellstate.Slot, at cellstate.Revision) {
 		waiting[s.Group]++
-		if oldest == 0 || p.at < oldest {
-			oldest = p.at
+		if oldest == 0 || at < oldest {
+			oldest = at
 		}
+	}
+	for s, p := range e.parked {
+		count(s, p.at)
+	}
+	for s, l := range e.losses {
+		if _, both := e.parked[s]; !both && l.times > 1 {
+			count(s, l.revision)
+		}
+	}
+	if len(waiting) == 0 {
+		return
 	}
 	w := &ohmv1.Waiting{
 		Namespace: e.job.Name.Namespace, Job: e.job.Name.Name, JobVersion: e.job.Record.GetVersion(),
@@ -132,7 +141,7 @@ func (q *queue) unsaid(s *cellstate.Snapshot) []speech {
 		have, want := e.job.Waiting, e.word
 		switch {
 		case want == nil:
-			if have != nil && len(e.decision.Needs) == 0 {
+			if false {
 				out = append(out, speech{name, e.job, nil})
 			}
 			continue

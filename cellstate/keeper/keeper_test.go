@@ -421,3 +421,26 @@ func TestTrim(t *testing.T) {
 		}
 	})
 }
+
+// Attempts of an older version stay for as long as a done job does.
+func TestTrimOlderVersions(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.Node(celltest.Node{Name: "n1"})
+		name := h.Job(celltest.Job{Name: "web", Kind: "service"})
+		p := h.Place("web", 0, "n1")
+		status := celltest.StatusOf(p, task.Stopped)
+		status.Ended = timestamppb.Now()
+		h.Put(cellstate.ReleaseRecords(h.Snapshot().Job(name).Task(p.Slot), status)...)
+		h.Job(celltest.Job{Name: "web", Kind: "service"})
+		h.Put(h.failure(h.Place("web", 0, "n1"))...)
+		h.run(h.keeper("s1", Limits{}))
+		h.pass(23 * time.Hour)
+		if n := len(h.Snapshot().Job(name).Tasks); n != 2 {
+			t.Fatalf("%d slots are stored after 23 h, want 2", n)
+		}
+		h.pass(2 * time.Hour)
+		if tasks := h.Snapshot().Job(name).Tasks; len(tasks) != 1 || tasks[0].Slot.Version != 2 {
+			t.Fatalf("%d slots are stored after 25 h, want the present version's", len(tasks))
+		}
+	})
+}

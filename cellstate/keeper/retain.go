@@ -27,7 +27,7 @@ func (k *Keeper) sweep(ctx context.Context, lead cellstate.Guard, s *cellstate.S
 		if gone[j] {
 			continue
 		}
-		writes = append(writes, trim(j, k.cfg.Limits.Attempts)...)
+		writes = append(writes, trim(j, now, k.cfg.Limits)...)
 		if w := staleWaiting(j); w != nil {
 			writes = append(writes, *w)
 		}
@@ -80,18 +80,23 @@ const trimAtOnce = 50
 
 // trim removes ended attempts of a job that is not done. A slot keeps its newest ones,
 // and of a job that runs to its end every attempt that counts: the retries that are
-// left are told from what is stored.
-func trim(j *cellstate.Job, keep int) []cellstate.Write {
+// left are told from what is stored. A slot of an older version, which no claim can name
+// any more, goes wholly when its last attempt has been over for as long as a done job
+// is kept.
+func trim(j *cellstate.Job, now time.Time, l Limits) []cellstate.Write {
 	if j.Record == nil || j.Record.GetDone() != nil {
 		return nil
 	}
 	var records []cellstate.Record
 	for _, t := range j.Tasks {
+		keep := l.Attempts
+		if t.Slot.Version != j.Record.GetVersion() && t.Placement == nil && over(t, now) >= l.DoneAfter {
+			keep = 0
+		}
 		for _, e := range t.Ended[:max(0, len(t.Ended)-keep)] {
-			if counts(j.Record, t.Slot, e) {
-				continue
+			if !counts(j.Record, t.Slot, e) {
+				records = append(records, cellstate.Record{Key: t.Slot.EndedKey(e.Attempt), Read: e.Revision})
 			}
-			records = append(records, cellstate.Record{Key: t.Slot.EndedKey(e.Attempt), Read: e.Revision})
 		}
 	}
 	var writes []cellstate.Write
@@ -99,6 +104,18 @@ func trim(j *cellstate.Job, keep int) []cellstate.Write {
 		writes = append(writes, cellstate.Write{Records: part})
 	}
 	return writes
+}
+
+// over is how long the slot's last attempt has been over, at least.
+func over(t *cellstate.Task, now time.Time) time.Duration {
+	if len(t.Ended) == 0 {
+		return 0
+	}
+	last := t.Ended[len(t.Ended)-1]
+	if end := last.GetStatus().GetEnded(); end != nil {
+		return now.Sub(end.AsTime())
+	}
+	return 0
 }
 
 func counts(job *ohmv1.Job, slot cellstate.Slot, e *cellstate.Ended) bool {

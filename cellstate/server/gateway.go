@@ -74,21 +74,32 @@ func (g *gateway) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// enter registers a session as its node's and ends the one before, whose end the
-// caller must await before it writes anything for the node.
-func (g *gateway) enter(s *session) (before *session, err error) {
+// open counts a stream, whose handler calls streams.Done at its end, so that run can
+// wait for it and for what it has started.
+func (g *gateway) open() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, errClosing
+		return errClosing
+	}
+	g.streams.Add(1)
+	return nil
+}
+
+// enter registers a session as its node's and ends the one before, whose end the
+// caller must await before it writes anything for the node.
+func (g *gateway) enter(s *session) (before *session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		s.end(errClosing)
 	}
 	before = g.sessions[s.node]
 	g.sessions[s.node] = s
 	if before != nil {
 		before.end(errReplaced)
 	}
-	g.streams.Add(1) // for the stream itself; leave takes it back
-	return before, nil
+	return before
 }
 
 func (g *gateway) leave(s *session) {
@@ -98,7 +109,6 @@ func (g *gateway) leave(s *session) {
 	}
 	g.mu.Unlock()
 	close(s.left)
-	g.streams.Done()
 }
 
 // session is the node's session with this server; nil if there is none.

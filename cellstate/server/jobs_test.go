@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -398,4 +399,32 @@ func TestAudit(t *testing.T) {
 	if report, err = w.insight.Audit(w.ctx, &ohmv1.AuditRequest{}); err != nil || len(report.GetViolations()) == 0 {
 		t.Fatalf("report on a forged placement: %v, %v", report, err)
 	}
+}
+
+// When the reader of a log goes, so does the agent's stream, though the task says nothing.
+func TestUnwantedLogEnds(t *testing.T) {
+	w := serve(t, nil)
+	a := w.attach("n1", "one")
+	w.submit(celltest.Job{Name: "a"})
+	w.cell.Place("a", 0, "n1")
+	w.seen()
+	ctx, leave := context.WithCancel(w.ctx)
+	defer leave()
+	stream, err := w.jobs.Logs(ctx, &ohmv1.LogsRequest{Job: "a", AnyIndex: true, Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.until("log request", func() bool { return len(a.logs) > 0 })
+	push, err := w.nodes.PushLogs(w.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := push.Send(&ohmv1.LogChunk{Id: a.logs[0].GetId(), Data: []byte("hi")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	wantCode(t, push.RecvMsg(&ohmv1.PushLogsResponse{}), codes.NotFound)
 }

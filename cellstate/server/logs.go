@@ -141,12 +141,10 @@ func (g *gateway) relay(ctx context.Context, p *ohmv1.Placement, req *ohmv1.Logs
 	for {
 		select {
 		case chunk, more := <-r.chunks:
-			switch {
-			case !more:
+			if !more {
 				return r.err
-			case chunk.GetError() != "":
-				return refuse(errUnavailable, "node %s: %s", p.GetNode(), chunk.GetError())
-			case len(chunk.GetData()) > 0:
+			}
+			if len(chunk.GetData()) > 0 {
 				if err := send(&ohmv1.LogChunk{Stream: chunk.GetStream(), Data: chunk.GetData()}); err != nil {
 					return err
 				}
@@ -169,35 +167,74 @@ func (g *gateway) elsewhere(node string) error {
 }
 
 // PushLogs takes in an agent's answer to one LogRequest. Its first chunk names the
-// request; an empty log is one chunk without data.
+// request; an empty log is one chunk without data. It ends as soon as nobody wants the
+// log any more, also while the agent has nothing to say.
 func (n *nodes) PushLogs(stream grpc.ClientStreamingServer[ohmv1.LogChunk, ohmv1.PushLogsResponse]) error {
-	chunk, err := stream.Recv()
-	if err != nil {
+	g := n.gateway
+	if err := g.open(); err != nil {
 		return err
 	}
-	g := n.gateway
+	defer g.streams.Done()
+	claimed, over := make(chan *logRelay, 1), make(chan error, 1)
+	g.streams.Go(func() { g.pump(stream, claimed, over) }) // ends with the stream at the latest
+	var unwanted <-chan struct{}
+	for {
+		select {
+		case r := <-claimed:
+			unwanted = r.done
+			continue
+		case <-unwanted:
+		case <-g.closing:
+			return errClosing
+		case err := <-over:
+			over <- err
+		}
+		select { // a log that is over is no longer wanted, either
+		case err := <-over:
+			if err != nil {
+				return err
+			}
+			return stream.SendAndClose(&ohmv1.PushLogsResponse{})
+		default:
+			return refuse(cellstate.ErrNotFound, "nobody waits for this log any more")
+		}
+	}
+}
+
+// pump hands what an agent pushes to the relay that its first chunk names. How that
+// went is in over before the relay's chunks are closed.
+func (g *gateway) pump(stream grpc.ClientStreamingServer[ohmv1.LogChunk, ohmv1.PushLogsResponse], claimed chan<- *logRelay, over chan<- error) {
+	chunk, err := stream.Recv()
+	if err != nil {
+		over <- err
+		return
+	}
 	g.mu.Lock()
 	r := g.logs[chunk.GetId()]
 	delete(g.logs, chunk.GetId())
 	g.mu.Unlock()
 	if r == nil {
-		return refuse(cellstate.ErrNotFound, "nobody waits for log %q any more", chunk.GetId())
+		over <- refuse(cellstate.ErrNotFound, "nobody waits for log %q any more", chunk.GetId())
+		return
 	}
+	claimed <- r
 	close(r.opened)
 	defer close(r.chunks)
 	for ; err == nil; chunk, err = stream.Recv() {
+		if chunk.GetError() != "" { // the agent's last word
+			r.err = refuse(errUnavailable, "the log cannot be read on: %s", chunk.GetError())
+			over <- nil
+			return
+		}
 		select {
 		case r.chunks <- chunk:
-		case <-r.done:
-			return refuse(cellstate.ErrNotFound, "nobody waits for this log any more")
-		case <-g.closing:
-			r.err = errClosing
-			return r.err
+		case <-stream.Context().Done(): // Recv will say so
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return stream.SendAndClose(&ohmv1.PushLogsResponse{})
+		err = nil
+	} else {
+		r.err = refuse(errUnavailable, "the agent broke off in the middle of the log: %v", err)
 	}
-	r.err = refuse(errUnavailable, "the agent broke off in the middle of the log: %v", err)
-	return err
+	over <- err
 }

@@ -5,15 +5,24 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 )
 
+// maxMessage bounds what a caller may send, in bytes: far above any request that a store
+// takes, so that its refusal, which has the numbers, is what people read.
+const maxMessage = 16 << 20
+
 // Options are what a gRPC server of this cell must be made with: they check the
-// token, count requests and turn errors into codes.
+// token, count requests, turn errors into codes and notice callers that are gone.
 func (s *Server) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(s.unary),
 		grpc.ChainStreamInterceptor(s.stream),
 	}

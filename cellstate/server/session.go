@@ -53,21 +53,22 @@ type session struct {
 
 // Session is one agent's conversation; see the proto for its rules.
 func (n *nodes) Session(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage]) error {
-	hello, err := hear(stream)
+	g := n.gateway
+	if err := g.open(); err != nil {
+		return err
+	}
+	defer g.streams.Done()
+	hello, err := g.hello(stream)
 	if err != nil {
 		return err
 	}
-	g := n.gateway
 	s := &session{
 		node: cellstate.NodeName(hello.GetNode().GetName()), id: hello.GetSession(), bootID: hello.GetNode().GetBootId(),
 		since: time.Now(), left: make(chan struct{}), out: make(chan *ohmv1.ServerMessage, outbox),
 	}
 	s.ctx, s.end = context.WithCancelCause(stream.Context())
 	defer s.end(nil)
-	before, err := g.enter(s)
-	if err != nil {
-		return err
-	}
+	before := g.enter(s)
 	defer g.leave(s)
 	if before != nil {
 		select {
@@ -93,15 +94,8 @@ func (n *nodes) Session(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv
 		Heartbeat: durationpb.New(n.cfg.Limits.Silent / 4),
 	}}}
 	s.ready.Store(true)
-	g.streams.Add(2)
-	go func() {
-		defer g.streams.Done()
-		s.end(s.read(stream, g))
-	}()
-	go func() {
-		defer g.streams.Done()
-		s.end(s.write(stream, g))
-	}()
+	g.streams.Go(func() { s.end(s.read(stream, g)) })
+	g.streams.Go(func() { s.end(s.write(stream, g)) })
 	g.look()
 	<-s.ctx.Done() // both goroutines end when the stream does, which is when this returns
 	cause := context.Cause(s.ctx)
@@ -112,7 +106,26 @@ func (n *nodes) Session(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv
 	return cause
 }
 
-// hear reads the hello that a session begins with.
+// hello waits for the hello that a session begins with, for a bounded time.
+func (g *gateway) hello(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage]) (hello *ohmv1.Hello, err error) {
+	heard := make(chan struct{})
+	g.streams.Go(func() {
+		defer close(heard)
+		hello, err = hear(stream)
+	})
+	late := time.NewTimer(g.server.cfg.Limits.Slow)
+	defer late.Stop()
+	select {
+	case <-heard:
+		return hello, err
+	case <-late.C:
+		return nil, errSilent
+	case <-g.closing:
+		return nil, errClosing
+	}
+}
+
+// hear reads a hello and holds it against the rules.
 func hear(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage]) (*ohmv1.Hello, error) {
 	first, err := stream.Recv()
 	if err != nil {

@@ -282,3 +282,24 @@ func TestGangEnvironment(t *testing.T) {
 		t.Errorf("the world changed under a running member: %v", got)
 	}
 }
+
+// A caller that opens a session and says nothing is not kept for ever, nor does it keep
+// the server from closing.
+func TestMuteSessionEnds(t *testing.T) {
+	w := serve(t, nil, func(c *server.Config) { c.Limits.Slow = 100 * time.Millisecond })
+	stream, err := w.nodes.Session(w.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	wantCode(t, err, codes.Unavailable)
+
+	w = serve(t, nil)
+	if stream, err = w.nodes.Session(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	if _, err = stream.Recv(); err == nil {
+		t.Fatal("the mute session outlived its server")
+	}
+}

@@ -128,7 +128,7 @@ func fillExactly(c *cell) {
 	if n := s.Node("n1"); len(n.Placements) != 10 || n.Used().CPUMilli != 10_000 {
 		c.Errorf("%d placements use %d milli of 10000", len(n.Placements), n.Used().CPUMilli)
 	}
-	c.replay(s.Revision(), func(s *cellstate.Snapshot) {
+	c.replay(c.present(), func(s *cellstate.Snapshot) {
 		if n := s.Node("n1"); n != nil && n.Used().CPUMilli > 10_000 {
 			c.Errorf("revision %d: %d milli of 10000", s.Revision(), n.Used().CPUMilli)
 		}

@@ -10,8 +10,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/audit"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/cellstate/mirror"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // patience bounds every wait of a law; none comes near it.
@@ -196,6 +198,41 @@ func (c *cell) replay(upTo cellstate.Revision, see func(*cellstate.Snapshot)) {
 		}
 		s, changes = next, changes[n:]
 		see(s)
+	}
+}
+
+// present writes a mark and returns its revision: the last one, at which something happened.
+func (c *cell) present() cellstate.Revision {
+	c.Helper()
+	_, read := c.Snapshot().Meta("mark")
+	return c.Put(cellstate.Record{Key: cellstate.MetaKey("mark"), Value: &ohmv1.Meta{Value: "present"}, Read: read})
+}
+
+// audit asserts that no revision of the law's history broke a promise, as far as
+// the history is still there.
+func (c *cell) audit() {
+	c.Helper()
+	if c.Failed() {
+		return
+	}
+	present := c.present()
+	a := audit.New(c.start)
+	for batch, err := range c.store.Changes(c.ctx, c.start.Revision()) {
+		if errors.Is(err, cellstate.ErrCompacted) {
+			return
+		}
+		if err == nil {
+			err = a.Observe(batch)
+		}
+		if err != nil {
+			c.Fatalf("audit: %v", err)
+		}
+		if batch.Revision >= present {
+			break
+		}
+	}
+	for _, v := range a.Report().GetViolations() {
+		c.Errorf("audit: %v", v)
 	}
 }
 

@@ -106,6 +106,16 @@ func evictionLaws() []law {
 				c.Errorf("the heir is evicted by %q, want %s", by, r.Txn.ID)
 			}
 		}},
+		{"L5/an heir that starts meanwhile is not released", func(c *cell) {
+			heir := c.live(c.slotOf(c.evict("mid", evictable(c))))
+			r, s := c.late(func(s *cellstate.Snapshot) *cellstate.Txn { return evicting(s, "high", heir) },
+				func() { c.Status(heir.Slot, task.Running) }) // bumps no fence
+			c.refusedOnce(s)
+			c.lost(r, cellstate.ReasonResources) // both are there now, and neither makes room at once
+			if p := c.live(heir.Slot); p == nil || p.GetEvictedBy() != "" {
+				c.Errorf("the heir is %v", p)
+			}
+		}},
 		{"L5/the room of a victim whose heir went stays charged until its exit", func(c *cell) {
 			victim := evictable(c)
 			heir := c.slotOf(c.evict("mid", victim))

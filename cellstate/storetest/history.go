@@ -304,7 +304,7 @@ func unknownLaws() []law {
 			c.committed(c.commit(s, one("a", 0, "n1")(c.sync(s))))
 			c.sameFences(s)
 			seen := map[cellstate.Key]cellstate.Change{}
-			for _, ch := range c.changes(c.start.Revision(), c.Snapshot().Revision()) {
+			for _, ch := range c.changes(c.start.Revision(), c.present()) {
 				seen[ch.Key] = ch
 			}
 			for _, key := range keys {

@@ -39,7 +39,7 @@ func modeLaws() []law {
 			if got.Claim != 1 || got.Winner.GetSlot().GetJob() != "one" {
 				c.Errorf("conflict of claim %d, winner %v", got.Claim, got.Winner)
 			}
-			c.whole(c.Snapshot().Revision(), r.Txn)
+			c.whole(c.present(), r.Txn)
 			if j := c.Snapshot().Job(celltest.Name("g")); len(j.Tasks) > 0 {
 				c.Errorf("%d tasks of the gang are stored", len(j.Tasks))
 			}
@@ -73,7 +73,7 @@ func modeLaws() []law {
 			if len(results[0].Committed)+len(results[1].Committed) != 3 || len(results[0].Committed)%3 != 0 {
 				c.Errorf("committed %v and %v", results[0].Committed, results[1].Committed)
 			}
-			c.whole(c.Snapshot().Revision(), txns...)
+			c.whole(c.present(), txns...)
 		}},
 		{"L3/two gangs in one call for the same node both commit", func(c *cell) {
 			setup(c)
@@ -89,7 +89,7 @@ func modeLaws() []law {
 			}
 			c.committed(results[0])
 			c.committed(results[1])
-			c.whole(c.Snapshot().Revision(), g, h)
+			c.whole(c.present(), g, h)
 		}},
 	}
 }

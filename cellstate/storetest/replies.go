@@ -94,7 +94,7 @@ func dropperLaws() []law {
 func (c *cell) putOnce(txn *cellstate.Txn) {
 	c.Helper()
 	puts := map[cellstate.Key]int{}
-	for _, ch := range c.changes(c.start.Revision(), c.Snapshot().Revision()) {
+	for _, ch := range c.changes(c.start.Revision(), c.present()) {
 		if ch.Key.Parse().Kind == cellstate.KindPlacement && !ch.Deleted {
 			puts[ch.Key]++
 		}

@@ -38,7 +38,7 @@ type law struct {
 }
 
 // Run proves the laws, each on a store of its own: open returns an empty one, whose end
-// it leaves to t.Cleanup.
+// it leaves to t.Cleanup. What each law has left in the history is audited, too.
 func Run(t *testing.T, open func(t *testing.T) cellstate.Store) {
 	laws := [][]law{capacityLaws(), slotLaws(), modeLaws(), jobLaws(), evictionLaws(), releaseLaws(),
 		fenceLaws(), replyLaws(), guardLaws(), historyLaws(), fieldCases()}
@@ -60,7 +60,11 @@ func Run(t *testing.T, open func(t *testing.T) cellstate.Store) {
 	}
 	for _, group := range laws {
 		for _, l := range group {
-			t.Run(l.name, func(t *testing.T) { l.prove(newCell(t, open(t))) })
+			t.Run(l.name, func(t *testing.T) {
+				c := newCell(t, open(t))
+				l.prove(c)
+				c.audit()
+			})
 		}
 	}
 }

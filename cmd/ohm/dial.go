@@ -39,6 +39,22 @@ type cell struct {
 // dial prepares a connection as the settings say; the first request makes it. The
 // caller closes it.
 func (a *app) dial() (*cell, error) {
+	conn, err := a.connect(
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: connectWithin,
+		}),
+		grpc.WithStatsHandler(&a.link),
+		grpc.WithUnaryInterceptor(boundCall),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &cell{ohmv1.NewJobsClient(conn), ohmv1.NewNodesClient(conn), ohmv1.NewCellClient(conn), ohmv1.NewInsightClient(conn), conn.Close}, nil
+}
+
+// connect prepares a connection with the address, TLS files and token of the settings.
+func (a *app) connect(more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	if _, port, err := net.SplitHostPort(a.client.Address); err != nil || port == "" {
 		return nil, refuse("--address %q is not host:port, such as 127.0.0.1:7400", a.client.Address)
 	}
@@ -46,18 +62,12 @@ func (a *app) dial() (*cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []grpc.DialOption{
+	options := append(more,
 		grpc.WithTransportCredentials(secure),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: connectWithin,
-		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithStatsHandler(&a.link),
-		grpc.WithUnaryInterceptor(boundCall),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(), // a cell is inside; a proxy for the web is not on the way
-	}
+	)
 	if a.client.TokenFile != "" {
 		token, err := a.token()
 		if err != nil {
@@ -69,7 +79,7 @@ func (a *app) dial() (*cell, error) {
 	if err != nil {
 		return nil, refuse("--address %q cannot be used: %v", a.client.Address, err)
 	}
-	return &cell{ohmv1.NewJobsClient(conn), ohmv1.NewNodesClient(conn), ohmv1.NewCellClient(conn), ohmv1.NewInsightClient(conn), conn.Close}, nil
+	return conn, nil
 }
 
 func (a *app) secure() bool {

@@ -153,6 +153,8 @@ func dialReason(message string) string {
 		return "connection refused"
 	case strings.Contains(message, "produced zero addresses"), strings.Contains(message, "no such host"):
 		return "nobody knows that name"
+	case strings.Contains(message, "reading server preface"):
+		return "what listens there does not speak gRPC"
 	}
 	message = strings.TrimPrefix(message, "last connection error: ")
 	message = strings.TrimPrefix(message, `connection error: desc = "`)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -71,12 +73,13 @@ func TestNotACell(t *testing.T) {
 				return
 			}
 			_, _ = conn.Write([]byte("SSH-2.0-something\r\n"))
+			_, _ = io.Copy(io.Discard, conn) // until the client has had enough
 			conn.Close()
 		}
 	}()
 	defer func() { listener.Close(); <-done }()
 	r := ohm(t, listener.Addr().String(), call{args: []string{"status"}})
-	if r.code != exitUnreachable || !strings.HasPrefix(r.stderr, "ohm: no cell answers at "+listener.Addr().String()+" (") {
+	if r.code != exitUnreachable || !strings.HasPrefix(r.stderr, "ohm: no cell answers at "+listener.Addr().String()+" (what listens there does not speak gRPC)") {
 		t.Errorf("got %s", r.text(""))
 	}
 }
@@ -87,7 +90,7 @@ func TestAnswers(t *testing.T) {
 		exit exitCode
 		text string
 	}{
-		codes.InvalidArgument:    {exitUsage, "ohm: no\x20way\n"},
+		codes.InvalidArgument:    {exitUsage, "ohm: no way\n"},
 		codes.OutOfRange:         {exitUsage, "ohm: no way\n"},
 		codes.ResourceExhausted:  {exitUsage, "ohm: no way\n"},
 		codes.Unimplemented:      {exitUsage, "ohm: the cell at CELL does not know this request; `ohm version` shows both releases\n"},
@@ -234,5 +237,28 @@ func TestUnknownNames(t *testing.T) {
 	r := ohm(t, f.address, call{args: []string{"status", "hello", "nope", "-o", "name"}})
 	if r.code != exitNotFound || r.stdout != "hello\n" || !strings.Contains(r.stderr, `no job "nope"`) {
 		t.Errorf("got %s", r.text(f.address))
+	}
+}
+
+// Field case 7: of web, web1 and web10, web is only ever web; once it is gone, nothing
+// else answers to its name.
+func TestCase7ExactNames(t *testing.T) {
+	f := &fake{}
+	for _, name := range []string{"web", "web1", "web10"} {
+		f.jobs = append(f.jobs, &ohmv1.GetJobResponse{Status: &ohmv1.JobStatus{Namespace: "default", Job: name, Kind: "service", State: "Running"}})
+	}
+	startFake(t, f)
+	if r := ohm(t, f.address, call{args: []string{"status", "web", "-o", "name"}}); r.code != exitDone || r.stdout != "web\n" {
+		t.Errorf("got %s", r.text(f.address))
+	}
+	if r := ohm(t, f.address, call{args: []string{"stop", "web", "-o", "name"}}); r.code != exitDone || r.stdout != "web\n" {
+		t.Errorf("got %s", r.text(f.address))
+	}
+	f.jobs = f.jobs[1:]
+	for _, verb := range []string{"status", "stop", "explain", "logs"} {
+		r := ohm(t, f.address, call{args: []string{verb, "web"}})
+		if r.code != exitNotFound || r.stdout != "" || r.stderr != "ohm: there is no job \"web\" in namespace \"default\"; did you mean \"web1\"?\n" {
+			t.Errorf("%s: %s", verb, r.text(f.address))
+		}
 	}
 }

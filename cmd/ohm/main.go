@@ -11,9 +11,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/ohmcell/ohm/agent/driver/native"
 )
 
 func main() {
+	if native.Hidden(os.Args[1:]) { // the native driver's own processes
+		os.Exit(native.Main(os.Args[1:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one has its usual effect, so that nobody is
 	// locked in by a slow end.

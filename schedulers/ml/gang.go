@@ -42,13 +42,14 @@ func newGang(r *place.Round, w schedulers.Work, most int) *gang {
 // many as do, but for no less than the least.
 func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 	mark := g.round.Mark()
-	claims, unplaced := g.greedy()
+	claims, unplaced, later := g.greedy()
 	switch {
 	case len(claims) > 0 && len(claims) >= g.least:
 		for i := range unplaced {
 			g.explain(&unplaced[i], len(claims))
 		}
-		return atomic(claims), unplaced
+		return atomic(claims), g.limited(unplaced, later, fmt.Sprintf(
+			"%d tasks of the gang start now, as many as the store takes in one transaction; the others follow", g.most))
 	case g.least == 0:
 		for i := range unplaced {
 			g.explain(&unplaced[i], 0)
@@ -72,19 +73,24 @@ func atomic(claims []cellstate.Claim) *cellstate.Txn {
 }
 
 // greedy gives each need in turn the best node. For a gang of identical tasks nothing
-// finds room for more.
-func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplaced) {
-	for _, need := range g.order {
+// finds room for more. later are the needs beyond what one transaction holds.
+func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplaced, later []reconcile.Need) {
+	full := map[*place.Request]bool{} // room only shrinks
+	for i, need := range g.order {
 		if g.most > 0 && len(claims) == g.most {
-			break // the rest is for the next transaction
+			return claims, unplaced, g.order[i:]
 		}
-		if node, ok := g.round.Choose(g.round.Request(g.work.Job, need.Group), nil); ok {
-			claims = append(claims, g.round.Claim(g.work.Job, need, node))
-		} else {
-			unplaced = g.round.Miss(unplaced, need)
+		q := g.request(need)
+		if !full[q] {
+			if node, ok := g.round.Choose(q, nil); ok {
+				claims = append(claims, g.round.Claim(g.work.Job, need, node))
+				continue
+			}
+			full[q] = true
 		}
+		unplaced = g.round.Miss(unplaced, need)
 	}
-	return claims, unplaced
+	return claims, unplaced, nil
 }
 
 // options is how many kinds of node the search tries for one task; detours is how many
@@ -167,19 +173,17 @@ func (g *gang) waitWhole(explained []schedulers.Unplaced, fit int) []schedulers.
 	return all
 }
 
-// tooLarge explains a gang of which the least is more than the store commits at once.
-func (g *gang) tooLarge() []schedulers.Unplaced {
-	var all []schedulers.Unplaced
-	for _, need := range g.work.Needs {
-		all = g.round.Miss(all, need)
+// limited adds slots that only the store's limit keeps from their nodes.
+func (g *gang) limited(unplaced []schedulers.Unplaced, needs []reconcile.Need, why string) []schedulers.Unplaced {
+	for _, need := range needs {
+		unplaced = g.round.Miss(unplaced, need)
 	}
-	for i := range all {
-		if all[i].Nodes > 0 {
-			all[i].Reasons = []*ohmv1.Reason{{Reason: ReasonLimit, Nodes: int32(all[i].Nodes), Detail: fmt.Sprintf(
-				"a gang of %d tasks needs one transaction; the store takes at most %d claims in one", g.least, g.most)}}
+	for i := range unplaced {
+		if u := &unplaced[i]; u.Reasons == nil && u.Nodes > 0 {
+			u.Reasons = []*ohmv1.Reason{{Reason: ReasonLimit, Nodes: int32(u.Nodes), Detail: why}}
 		}
 	}
-	return all
+	return unplaced
 }
 
 func (g *gang) needOf(group string) reconcile.Need {

@@ -4,6 +4,7 @@ package ml
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/schedulers"
@@ -27,7 +28,8 @@ func (p *Policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.
 	return p.table.Each(ctx, in, func(r *place.Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
 		g := newGang(r, w, in.Limits.Claims)
 		if g.most > 0 && g.least > g.most {
-			return nil, g.tooLarge()
+			return nil, g.limited(nil, w.Needs, fmt.Sprintf(
+				"a gang of %d tasks needs one transaction; the store takes at most %d claims in one", g.least, g.most))
 		}
 		return g.place()
 	})

@@ -13,12 +13,17 @@ import (
 func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.Need) (node int, ok bool)) (*cellstate.Txn, []schedulers.Unplaced) {
 	txn := &cellstate.Txn{Mode: cellstate.Incremental}
 	var unplaced []schedulers.Unplaced
+	full := map[*Request]bool{} // room only shrinks: what found no node once need not ask again
 	for _, need := range w.Needs {
-		if node, ok := choose(r.Request(w.Job, need.Group), need); ok {
-			txn.Claims = append(txn.Claims, r.Claim(w.Job, need, node))
-		} else {
-			unplaced = r.Miss(unplaced, need)
+		q := r.Request(w.Job, need.Group)
+		if !full[q] {
+			if node, ok := choose(q, need); ok {
+				txn.Claims = append(txn.Claims, r.Claim(w.Job, need, node))
+				continue
+			}
+			full[q] = need.Node == ""
 		}
+		unplaced = r.Miss(unplaced, need)
 	}
 	for i := range unplaced {
 		r.explainMissed(w, &unplaced[i])

@@ -176,14 +176,21 @@ func (r *Round) Undo(mark int) {
 	r.taken = r.taken[:mark]
 }
 
-// Load counts the live tasks of a job on each node.
-func (r *Round) Load(job *cellstate.Job) []int32 {
-	load := make([]int32, len(r.t.candidates))
-	for _, task := range job.Tasks {
-		if task.Placement != nil {
-			if i, known := r.t.index[cellstate.NodeName(task.Placement.GetNode())]; known {
-				load[i]++
+// Load counts the live tasks of a job on each node; nil where it has none and wants one.
+func (r *Round) Load(w schedulers.Work) []int32 {
+	var load []int32
+	if len(w.Needs) > 1 {
+		load = make([]int32, len(r.t.candidates))
+	}
+	for _, task := range w.Job.Tasks {
+		if task.Placement == nil {
+			continue
+		}
+		if i, known := r.t.index[cellstate.NodeName(task.Placement.GetNode())]; known {
+			if load == nil {
+				load = make([]int32, len(r.t.candidates))
 			}
+			load[i]++
 		}
 	}
 	return load

@@ -232,14 +232,6 @@ func (d *Driver) sweepDrafts() error {
 
 // discard removes a folder and never what is mounted in it.
 func discard(dir string) error {
-	if err := discardMounts(dir); err != nil {
-		return err
-	}
-	return os.RemoveAll(dir)
-}
-
-// discardMounts unmounts what is mounted below dir.
-func discardMounts(dir string) error {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
@@ -255,7 +247,7 @@ func discardMounts(dir string) error {
 			return fmt.Errorf("unmount %s: %w", point, err)
 		}
 	}
-	return nil
+	return os.RemoveAll(dir)
 }
 
 func exists(path string) bool {

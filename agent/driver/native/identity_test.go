@@ -72,7 +72,7 @@ func (p *place) needs(t *testing.T, ability string) {
 
 func (p *place) start(t *testing.T, id string, command ...string) state {
 	t.Helper()
-	w := driver.Task{ID: id, Command: command, Env: map[string]string{drivertest.MarkEnv: id}}
+	w := driver.Task{ID: id, Command: command, Env: map[string]string{drivertest.MarkEnv: marked(id)}}
 	if err := p.Start(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +97,9 @@ func (p *place) over(t *testing.T, id, cause string) driver.Observation {
 	}
 	return o
 }
+
+// marked tells the processes of this run's tasks from those of another one's.
+func marked(id string) string { return fmt.Sprintf("%s-%d", id, os.Getpid()) }
 
 // decoy is a process that nobody may touch.
 func decoy(t *testing.T) *exec.Cmd {
@@ -136,7 +139,7 @@ func untouched(t *testing.T, cmd *exec.Cmd) {
 // gone waits until no process of the task lives.
 func gone(t *testing.T, id string) {
 	t.Helper()
-	drivertest.Eventually(t, "no process of "+id+" lives", func() bool { return len(drivertest.Marked(id)) == 0 })
+	drivertest.Eventually(t, "no process of "+id+" lives", func() bool { return len(drivertest.Marked(marked(id))) == 0 })
 }
 
 func eachVariant(t *testing.T, f func(t *testing.T, p *place)) {
@@ -184,7 +187,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 	})
 	t.Run("used again", func(t *testing.T) {
 		p := newPlace(t, whole)
-		work := driver.Task{ID: "one", Command: []string{"sleep", "1000"}, Env: map[string]string{drivertest.MarkEnv: "one"}}
+		work := driver.Task{ID: "one", Command: []string{"sleep", "1000"}, Env: map[string]string{drivertest.MarkEnv: marked("one")}}
 		startElsewhere(t, p.dir, p.v, []driver.Task{work})()
 		st := p.state(t, "one")
 		if err := st.Shim.signal(syscall.SIGKILL); err != nil {
@@ -257,7 +260,7 @@ const familyTree = `setsid sh -c '(sleep 1000 &)' & setsid sleep 1000 & echo up;
 func (p *place) startTree(t *testing.T, id string) state {
 	t.Helper()
 	st := p.start(t, id, "sh", "-c", familyTree)
-	drivertest.Eventually(t, "the tree is up", func() bool { return len(drivertest.Marked(id)) >= 3 })
+	drivertest.Eventually(t, "the tree is up", func() bool { return len(drivertest.Marked(marked(id))) >= 3 })
 	return st
 }
 
@@ -284,7 +287,7 @@ func TestInitKilled(t *testing.T) {
 			o, _, err := p.Observe(t.Context(), "one")
 			return err == nil && task.Ended(o.State)
 		})
-		if left := drivertest.Marked("one"); len(left) > 0 {
+		if left := drivertest.Marked(marked("one")); len(left) > 0 {
 			t.Errorf("left: %q", left)
 		}
 		p.over(t, "one", task.Signalled)
@@ -315,7 +318,7 @@ func TestBothKilled(t *testing.T) {
 			}
 			drivertest.Eventually(t, "the shim is gone", func() bool { return !st.Shim.lives() })
 			p.over(t, "one", task.UnknownExit)
-			if left := drivertest.Marked("one"); len(left) > 0 {
+			if left := drivertest.Marked(marked("one")); len(left) > 0 {
 				t.Errorf("left: %q", left)
 			}
 		})
@@ -335,7 +338,7 @@ func TestKillOfTheStopped(t *testing.T) {
 	if err := p.Kill(t.Context(), "one"); err != nil {
 		t.Error(err)
 	}
-	if left := drivertest.Marked("one"); len(left) > 0 {
+	if left := drivertest.Marked(marked("one")); len(left) > 0 {
 		t.Errorf("left after %v: %q", time.Since(begin), left)
 	}
 	p.over(t, "one", task.UnknownExit)

@@ -58,7 +58,7 @@ func TestLimits(t *testing.T) {
 			p.needs(t, "cgroup-memory")
 		}
 		work := driver.Task{
-			ID: "one", Command: []string{"sleep", "1000"}, Env: map[string]string{drivertest.MarkEnv: "one"},
+			ID: "one", Command: []string{"sleep", "1000"}, Env: map[string]string{drivertest.MarkEnv: marked("one")},
 			Resources: &ohmv1.Resources{MemoryBytes: 64 << 20, CpuMilli: 1500},
 		}
 		if err := p.Start(t.Context(), work); err != nil {

@@ -170,7 +170,7 @@ func startElsewhere(t *testing.T, dir string, v variant, tasks []driver.Task) (k
 // leftovers looks for a task's rest, or for that of all tasks (*), on the machine itself.
 func leftovers(d *Driver, id string) (left []string) {
 	if id != "*" {
-		left = append(left, drivertest.Marked(id)...)
+		left = append(append(left, drivertest.Marked(id)...), drivertest.Marked(marked(id))...)
 	}
 	dir := strings.TrimSuffix(d.folder(id), "*")
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")

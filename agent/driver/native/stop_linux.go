@@ -146,9 +146,6 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	}
 	dir := d.folder(id)
 	// Under its name it must not be seen half removed, with a lock and no exit.
-	if err := discardMounts(dir); err != nil {
-		return err
-	}
 	if err := os.Rename(dir, gone); err != nil {
 		return unlessGone(err)
 	}

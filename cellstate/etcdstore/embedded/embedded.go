@@ -78,7 +78,7 @@ func (s *Server) start(ctx context.Context, dir string, log *zap.Logger) error {
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "10m"
 	// Nobody votes against a single member; a short timeout only makes its start quick.
 	cfg.TickMs, cfg.ElectionMs = 20, 200
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log.Named("etcd").WithOptions(zap.IncreaseLevel(zapcore.ErrorLevel)))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLog(log))
 	if s.etcd, err = embed.StartEtcd(cfg); err != nil {
 		return err
 	}
@@ -92,6 +92,15 @@ func (s *Server) start(ctx context.Context, dir string, log *zap.Logger) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// etcdLog is etcd's own log. Even a sound start of it logs errors, which would alarm
+// whoever started a cell; what is fatal comes back as an error.
+func etcdLog(log *zap.Logger) *zap.Logger {
+	if log.Core().Enabled(zapcore.DebugLevel) {
+		return log.Named("etcd")
+	}
+	return log.Named("etcd").WithOptions(zap.IncreaseLevel(zapcore.DPanicLevel))
 }
 
 // Endpoint is where clients on this machine find the server.

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// admitted takes out the starts that have to wait (A3) and sorts the rest, ends first.
+func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time) []*entry {
+	isStart := func(e *entry) bool { return calls[e].call == callStart }
+	slices.SortFunc(todo, func(a, b *entry) int {
+		if isStart(a) != isStart(b) {
+			if isStart(b) {
+				return -1
+			}
+			return 1
+		}
+		at := func(e *entry) time.Time { return e.memo.Run.GetPlacement().GetTime().AsTime() }
+		if c := at(a).Compare(at(b)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	first := slices.IndexFunc(todo, isStart)
+	if first < 0 {
+		return todo
+	}
+	admitted, starts := todo[:first:first], todo[first:]
+	var alive []*ohmv1.Placement
+	unsized := ""
+	for _, e := range l.tasks {
+		if !e.occupies() {
+			continue
+		}
+		if e.memo.Run == nil {
+			unsized = e.id
+		}
+		alive = append(alive, e.memo.Run.GetPlacement())
+	}
+	// No more are judged at once than could be started now.
+	for free := l.Steps - l.busy - len(admitted); free > 0 && len(starts) > 0; free = l.Steps - l.busy - len(admitted) {
+		var batch []*entry
+		var fresh []*ohmv1.Placement
+		batch, starts = starts[:min(free, len(starts))], starts[min(free, len(starts)):]
+		for _, e := range batch {
+			fresh = append(fresh, e.desired.GetPlacement())
+		}
+		verdicts, err := admit(l.Node, alive, fresh)
+		if err != nil {
+			l.Log.Error("the admission does not work", zap.Error(err))
+			return admitted
+		}
+		for i, e := range batch {
+			v := verdicts[i]
+			if v.ok && unsized != "" {
+				v = verdict{why: "waits until " + unsized + ", which nobody knows the size of, has ended on the node"}
+			}
+			if v.ok {
+				admitted, alive = append(admitted, e), append(alive, fresh[i])
+			} else {
+				l.refuse(e, v, now)
+			}
+		}
+	}
+	return admitted
+}
+
+// refuse says why a task does not start, and whether it ever will.
+func (l *loop) refuse(e *entry, v verdict, now time.Time) {
+	if !v.never {
+		st := statusOf(e.desired.GetPlacement(), task.Assigned)
+		st.Message = v.why
+		l.report(e, st, now)
+		return
+	}
+	m := e.memo
+	m.End = failedStart(e.desired.GetPlacement(), v.why, now)
+	l.remember(e, m)
+	e.close()
+	l.report(e, m.End, now)
+}

@@ -1,0 +1,90 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/ohmcell/ohm/agent"
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/hollow"
+	"github.com/ohmcell/ohm/agent/driver/native"
+	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Agent is an agent process: this machine as a node, through the native driver.
+type Agent struct {
+	Conn    grpc.ClientConnInterface // to a server
+	DataDir string
+	Facts   agent.FactsConfig
+	Times   agent.Config // times and counts only
+	Log     *zap.Logger
+	// Left is called at the end with the number of tasks that go on without the agent.
+	Left func(tasks int)
+}
+
+// Run keeps the node's tasks as the cell wants them until ctx ends, and leaves them.
+func (a Agent) Run(ctx context.Context) error {
+	dir := filepath.Join(a.DataDir, "agent")
+	if err := os.MkdirAll(filepath.Join(dir, "journal"), 0o700); err != nil {
+		return err
+	}
+	d, err := native.New(native.Config{Dir: dir, Log: a.Log})
+	if err != nil {
+		return err
+	}
+	a.Facts.DataDir = dir
+	facts, err := agent.Facts(a.Facts)
+	if err != nil {
+		return err
+	}
+	conf := a.Times
+	conf.Node, conf.Driver, conf.Conn, conf.Dir, conf.Log = facts, d, a.Conn, filepath.Join(dir, "journal"), a.Log
+	if err := agent.New(conf).Run(ctx); err != nil {
+		return err
+	}
+	if a.Left != nil {
+		a.Left(alive(context.WithoutCancel(ctx), d))
+	}
+	return nil
+}
+
+// alive counts the tasks that still run.
+func alive(ctx context.Context, d driver.Driver) int {
+	tasks, err := d.List(ctx)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, t := range tasks {
+		if !task.Ended(t.State) {
+			n++
+		}
+	}
+	return n
+}
+
+// HollowNodes are n simulated nodes of one common shape.
+func HollowNodes(n int) []*ohmv1.Node {
+	nodes := make([]*ohmv1.Node, n)
+	for i := range nodes {
+		nodes[i] = &ohmv1.Node{
+			Name:     fmt.Sprintf("hollow-%05d", i),
+			Capacity: &ohmv1.Resources{CpuMilli: 64_000, MemoryBytes: 256 << 30, DiskBytes: 1 << 40},
+		}
+	}
+	return nodes
+}
+
+// Fleet runs simulated nodes until ctx ends.
+func Fleet(ctx context.Context, nodes []*ohmv1.Node, conn grpc.ClientConnInterface, log *zap.Logger) error {
+	return agent.Fleet{
+		Nodes: nodes, Conn: conn, Log: log,
+		Driver: func(*ohmv1.Node) driver.Driver { return hollow.New() },
+	}.Run(ctx)
+}

@@ -1,0 +1,97 @@
+// Package process wires the parts of a cell into processes: a server over its store, a
+// scheduler with a mirror of its own, an agent with its driver, and dev, which is all of
+// them in one. What each part does is elsewhere; here is who gets what, and in which
+// order they end.
+package process
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/cellstate/etcdstore"
+	"github.com/ohmcell/ohm/cellstate/etcdstore/embedded"
+)
+
+// Store says where a cell's etcd is and how to speak to it.
+type Store struct {
+	Endpoints       []string
+	CA, Cert, Key   string // PEM files; all empty: plain
+	Cell            string
+	MaxTxnOps       int // the server's limits; 0: etcd's defaults
+	MaxRequestBytes int
+}
+
+// embeddedStore is the store of an etcd that runs with our own limits.
+func embeddedStore(endpoint, cell string) Store {
+	return Store{Endpoints: []string{endpoint}, Cell: cell, MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}
+}
+
+// Discovered is the store that a server named. A unix socket is an embedded etcd's.
+func Discovered(endpoints []string, cell string, flags Store) Store {
+	if len(endpoints) == 1 && strings.HasPrefix(endpoints[0], "unix://") {
+		return embeddedStore(endpoints[0], cell)
+	}
+	flags.Endpoints, flags.Cell = endpoints, cell
+	return flags
+}
+
+func (s Store) tls() (*tls.Config, error) {
+	if s.CA == "" && s.Cert == "" && s.Key == "" {
+		return nil, nil
+	}
+	conf, err := transport.TLSInfo{TrustedCAFile: s.CA, CertFile: s.Cert, KeyFile: s.Key}.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("etcd's TLS files: %w", err)
+	}
+	return conf, nil
+}
+
+// open connects under a sender's name, trying again for as long as ctx allows: the
+// parts of a cell may come up in any order.
+func (s Store) open(ctx context.Context, sender string, log *zap.Logger) (*etcdstore.Store, error) {
+	conf, err := s.tls()
+	if err != nil {
+		return nil, err
+	}
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		store, err := etcdstore.Open(ctx, etcdstore.Config{
+			Endpoints: s.Endpoints, TLS: conf, Cell: s.Cell, Sender: sender,
+			MaxTxnOps: s.MaxTxnOps, MaxRequestBytes: s.MaxRequestBytes, Log: log,
+		})
+		if err == nil || !unreachable(err) {
+			return store, err
+		}
+		log.Warn("etcd does not answer yet", zap.Error(err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// instance is the stable name of this process on its data dir, so that a successor
+// takes over at once what a dead predecessor had; without a dir a fresh one.
+func instance(dir string) (string, error) {
+	fresh := "i" + strings.ToLower(ulid.Make().String()[10:])
+	if dir == "" {
+		return fresh, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "instance")
+	if name, err := os.ReadFile(path); err == nil && len(name) > 0 {
+		return string(name), nil
+	}
+	return fresh, os.WriteFile(path, []byte(fresh), 0o600)
+}

@@ -1,0 +1,167 @@
+// Package replay runs a recorded workload through a whole cell: hollow nodes as in the
+// record, the record's tasks as jobs, and scheduler processes that really compete over
+// one etcd. What it reports is counted from the store.
+package replay
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+const mib = 1 << 20
+
+// table is a CSV file with a header line.
+type table struct {
+	file   string
+	column map[string]int
+	rows   *csv.Reader
+	row    []string
+	line   int
+	err    error
+}
+
+func openTable(file string, r io.Reader, required ...string) (*table, error) {
+	t := &table{file: file, column: map[string]int{}, rows: csv.NewReader(r)}
+	t.rows.ReuseRecord = true
+	header, err := t.rows.Read()
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a CSV file with a header line: %w", file, err)
+	}
+	for i, name := range header {
+		t.column[strings.TrimSpace(name)] = i
+	}
+	for _, name := range required {
+		if !t.has(name) {
+			return nil, fmt.Errorf("%s:1: column %q is missing; it has %s", file, name, strings.Join(header, ", "))
+		}
+	}
+	return t, nil
+}
+
+func (t *table) has(name string) bool { _, ok := t.column[name]; return ok }
+
+// next reads a row; false at the end and after an error.
+func (t *table) next() bool {
+	if t.err != nil {
+		return false
+	}
+	row, err := t.rows.Read()
+	if errors.Is(err, io.EOF) {
+		return false
+	}
+	if err != nil {
+		t.err = fmt.Errorf("%s: %w", t.file, err)
+		return false
+	}
+	t.row = row
+	t.line, _ = t.rows.FieldPos(0)
+	return true
+}
+
+// text is a column of the row; "" where the file does not have it.
+func (t *table) text(name string) string {
+	if i, ok := t.column[name]; ok {
+		return strings.TrimSpace(t.row[i])
+	}
+	return ""
+}
+
+// number is a column that must hold a number that is not negative.
+func (t *table) number(name string) int64 {
+	n, err := strconv.ParseInt(t.text(name), 10, 64)
+	if (err != nil || n < 0) && t.err == nil {
+		t.err = fmt.Errorf("%s:%d: %s %q is not a number of 0 or more", t.file, t.line, name, t.text(name))
+	}
+	return n
+}
+
+// ReadNodes reads a machine list in the form of openb: sn, cpu_milli, memory_mib, gpu,
+// model.
+func ReadNodes(file string) ([]*ohmv1.Node, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t, err := openTable(file, f, "sn", "cpu_milli", "memory_mib", "gpu", "model")
+	if err != nil {
+		return nil, err
+	}
+	var nodes []*ohmv1.Node
+	for t.next() {
+		n := &ohmv1.Node{
+			Name:     t.text("sn"),
+			Capacity: &ohmv1.Resources{CpuMilli: t.number("cpu_milli"), MemoryBytes: t.number("memory_mib") * mib},
+		}
+		for i := range t.number("gpu") {
+			n.Gpus = append(n.Gpus, &ohmv1.Device{Id: fmt.Sprintf("gpu%d", i), Model: t.text("model")})
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, t.err
+}
+
+// tasks of a record, with what had to be assumed because the file does not say it.
+type tasks struct {
+	jobs    []*ohmv1.JobSpec
+	notices []string
+}
+
+// readTasks reads a task list in the form of openb, a job of one task for each line.
+func readTasks(file string) (*tasks, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t, err := openTable(file, f, "name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+	if err != nil {
+		return nil, err
+	}
+	out := &tasks{}
+	for column, meaning := range map[string]string{"qos": "every task counts as LS", "gpu_spec": "no task is bound to a GPU model"} {
+		if !t.has(column) {
+			out.notices = append(out.notices, fmt.Sprintf("%s has no column %s: %s", file, column, meaning))
+		}
+	}
+	for t.next() {
+		out.jobs = append(out.jobs, t.job())
+	}
+	return out, t.err
+}
+
+// job is the row's task: several GPUs make it ml's, else the quality of service decides
+// between service and batch.
+func (t *table) job() *ohmv1.JobSpec {
+	kind := "service"
+	qos := t.text("qos")
+	if qos == "BE" || qos == "Burstable" {
+		kind = "batch"
+	}
+	group := &ohmv1.Group{
+		Name: "main", Count: 1, Command: []string{"hollow"},
+		Resources:   &ohmv1.Resources{CpuMilli: t.number("cpu_milli"), MemoryBytes: t.number("memory_mib") * mib},
+		Constraints: []*ohmv1.Constraint{{Key: "hollow", Op: ohmv1.Operator_OPERATOR_EXISTS}},
+	}
+	if gpus := t.number("num_gpu"); gpus > 0 {
+		group.Gpus = &ohmv1.GPURequest{Count: int32(gpus)}
+		if spec := t.text("gpu_spec"); spec != "" {
+			group.Gpus.Models = strings.Split(spec, "|")
+		}
+		if milli := t.number("gpu_milli"); gpus == 1 && milli < 1000 {
+			group.Gpus.ShareMilli = int32(milli)
+		}
+		if gpus > 1 {
+			kind = "ml"
+		}
+	}
+	precedence := map[string]int32{"service": 200, "batch": 100, "ml": 100}[kind]
+	return &ohmv1.JobSpec{Namespace: "default", Name: t.text("name"), Kind: kind, Scheduler: kind, Precedence: precedence, Groups: []*ohmv1.Group{group}}
+}

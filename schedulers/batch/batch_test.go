@@ -1,0 +1,13 @@
+package batch_test
+
+import (
+	"testing"
+
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/batch"
+	"github.com/ohmcell/ohm/schedulers/place/placetest"
+)
+
+func TestScenarios(t *testing.T) {
+	placetest.Run(t, func() schedulers.Scheduler { return batch.New() })
+}

@@ -1,0 +1,213 @@
+package placetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/resource"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// Input reads a cell: its snapshot, and as work all that reconcile says is needed, by
+// precedence and then in the order of the text.
+func Input(t TB, text string) schedulers.Input {
+	t.Helper()
+	r := &reader{t: t, jobs: map[string]*ohmv1.Job{}}
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 1 {
+			r.line(words)
+		}
+	}
+	s, err := cellstate.NewSnapshot(1, r.records, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.in.Snapshot = s
+	r.in.Work = Work(s, r.order...)
+	return r.in
+}
+
+// Work is all that reconcile says those of the named jobs need that there are, by precedence and then in the
+// order of the names.
+func Work(s *cellstate.Snapshot, jobs ...string) (work []schedulers.Work) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, name := range jobs {
+		job := s.Job(cellstate.JobName{Namespace: "default", Name: name})
+		if job == nil {
+			continue
+		}
+		if needs := reconcile.Job(s, job, now).Needs; len(needs) > 0 {
+			work = append(work, schedulers.Work{Job: job, Needs: needs})
+		}
+	}
+	slices.SortStableFunc(work, func(a, b schedulers.Work) int {
+		return int(b.Job.Record.GetSpec().GetPrecedence()) - int(a.Job.Record.GetSpec().GetPrecedence())
+	})
+	return work
+}
+
+type reader struct {
+	t       TB
+	in      schedulers.Input
+	records []cellstate.Change
+	jobs    map[string]*ohmv1.Job
+	order   []string // of jobs
+	job     *ohmv1.Job
+}
+
+func (r *reader) line(words []string) {
+	name, set := words[1], settings{}
+	for _, w := range words[2:] {
+		k, v, _ := strings.Cut(w, "=")
+		set[k] = v
+	}
+	switch words[0] {
+	case "node":
+		r.node(name, set)
+	case "hold":
+		r.put(cellstate.HoldKey(cellstate.NodeName(name), "held"), &ohmv1.Hold{
+			Node: name, Txn: "held", Precedence: r.number(set["precedence"]), Resources: r.resources(set), Gpus: devices(r, set["gpus"]),
+		})
+	case "job":
+		kind := set["kind"]
+		r.job = &ohmv1.Job{Version: 1, Spec: &ohmv1.JobSpec{
+			Namespace: "default", Name: name, Kind: kind, Scheduler: kind, Precedence: r.number(set["precedence"]),
+		}}
+		if kind == "ml" {
+			r.job.Spec.Gang = &ohmv1.Gang{Min: r.number(set["min"])}
+		}
+		r.jobs[name] = r.job
+		r.order = append(r.order, name)
+		r.put(cellstate.JobKey(cellstate.JobName{Namespace: "default", Name: name}), r.job)
+	case "group":
+		r.job.Spec.Groups = append(r.job.Spec.Groups, r.group(name, set))
+	case "live":
+		p := strings.Split(name, "/") // job/group/index node
+		slot := cellstate.Slot{Namespace: "default", Job: p[0], Group: p[1], Index: int(r.number(p[2])), Version: 1}
+		groups := r.jobs[p[0]].GetSpec().GetGroups()
+		g := groups[slices.IndexFunc(groups, func(g *ohmv1.Group) bool { return g.GetName() == p[1] })]
+		r.put(slot.PlacementKey(), &ohmv1.Placement{
+			Slot: slot.Proto(), Attempt: 1, Node: words[2], Resources: g.GetResources(), Gpus: devices(r, set["gpus"]), Txn: name,
+		})
+	case "home":
+		index, of, _ := strings.Cut(name, "/")
+		r.in.Home = schedulers.Home{Index: int(r.number(index)), Of: int(r.number(of))}
+	case "limit":
+		r.in.Limits.Claims = int(r.number(name))
+	case "seed":
+		r.in.Seed = uint64(r.number(name))
+	default:
+		r.t.Fatalf("unknown verb %q", words[0])
+	}
+}
+
+func (r *reader) node(name string, set settings) {
+	n := &ohmv1.Node{Name: name, Capacity: r.resources(set), Attributes: map[string]string{}}
+	for i, model := range strings.FieldsFunc(set["gpus"], func(c rune) bool { return c == ',' }) {
+		n.Gpus = append(n.Gpus, &ohmv1.Device{Id: strconv.Itoa(i), Model: model})
+	}
+	key := cellstate.NodeName(name)
+	intent := &ohmv1.Intent{Node: name}
+	alive := true
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		switch k {
+		case "cpu", "memory", "disk", "gpus":
+		case "dead":
+			alive = false
+		case "drain":
+			intent.Drain = true
+		case "ineligible":
+			intent.Ineligible = true
+		default:
+			n.Attributes[k] = set[k]
+		}
+	}
+	r.put(cellstate.NodeKey(key), n)
+	r.put(cellstate.IntentKey(key), intent)
+	if alive {
+		r.put(cellstate.AliveKey(key), &ohmv1.Alive{Node: name})
+	}
+}
+
+func (r *reader) group(name string, set settings) *ohmv1.Group {
+	g := &ohmv1.Group{Name: name, Count: r.number(set["count"]), Resources: r.resources(set)}
+	if set["gpus"] != "" {
+		g.Gpus = &ohmv1.GPURequest{Count: r.number(set["gpus"])}
+	}
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		v := set[k]
+		switch k {
+		case "share":
+			milli, err := resource.ParseShare(v)
+			r.check(err)
+			g.Gpus.ShareMilli = milli
+		case "models":
+			g.Gpus.Models = strings.Split(v, "|")
+		case "in":
+			key, values, _ := strings.Cut(v, ":")
+			g.Constraints = append(g.Constraints, &ohmv1.Constraint{Key: key, Op: ohmv1.Operator_OPERATOR_IN, Values: strings.Split(values, ",")})
+		case "exists":
+			g.Constraints = append(g.Constraints, &ohmv1.Constraint{Key: v, Op: ohmv1.Operator_OPERATOR_EXISTS})
+		}
+	}
+	return g
+}
+
+// settings are the words key=value of a line.
+type settings map[string]string
+
+func (r *reader) resources(set settings) *ohmv1.Resources {
+	res := &ohmv1.Resources{}
+	var err error
+	if v := set["cpu"]; v != "" {
+		res.CpuMilli, err = resource.ParseCPU(v)
+		r.check(err)
+	}
+	if v := set["memory"]; v != "" {
+		res.MemoryBytes, err = resource.ParseBytes(v)
+		r.check(err)
+	}
+	if v := set["disk"]; v != "" {
+		res.DiskBytes, err = resource.ParseBytes(v)
+		r.check(err)
+	}
+	return res
+}
+
+// devices reads 0:500,1:500.
+func devices(r *reader, text string) (gpus []*ohmv1.DeviceShare) {
+	for _, d := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' }) {
+		id, milli, _ := strings.Cut(d, ":")
+		gpus = append(gpus, &ohmv1.DeviceShare{Id: id, Milli: r.number(milli)})
+	}
+	return gpus
+}
+
+func (r *reader) put(key cellstate.Key, value proto.Message) {
+	r.records = append(r.records, cellstate.Change{Key: key, Value: value, Revision: 1})
+}
+
+// number reads a number; nothing is 0.
+func (r *reader) number(s string) int32 {
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(s, 10, 32)
+	r.check(err)
+	return int32(n)
+}
+
+func (r *reader) check(err error) {
+	if err != nil {
+		r.t.Fatal(fmt.Errorf("scenario: %w", err))
+	}
+}

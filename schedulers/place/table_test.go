@@ -1,0 +1,110 @@
+package place
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/place/placetest"
+)
+
+const gpuCell = `
+node n1 cpu=16 memory=64Gi gpus=T4,T4,T4
+node n2 cpu=16 memory=64Gi gpus=V100,V100
+node n3 cpu=16 memory=64Gi gpus=T4,V100
+node n4 cpu=16 memory=64Gi
+job a kind=batch
+group g0 count=3 cpu=2 memory=1Gi gpus=1 share=300m
+group g1 count=2 cpu=1 memory=9Gi gpus=1
+group g2 count=1 cpu=3 memory=1Gi gpus=2 models=V100
+group g3 count=3 cpu=1 memory=1Gi
+job b kind=batch
+group g0 count=2 cpu=1 memory=1Gi gpus=1 share=700m models=T4
+live b/g0/0 n1 gpus=0:700
+`
+
+// After any claims and returns, in any number of rounds, no score, verdict or count is a
+// remembered one that a fresh table would not find.
+func TestNothingStaleIsRemembered(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := placetest.Input(t, gpuCell)
+		worn := NewTable()
+		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			in.Work = placetest.Work(in.Snapshot, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "job"))
+			r := worn.begin(in)
+			for range rapid.IntRange(0, 6).Draw(t, "claims") {
+				w := in.Work[0]
+				need := w.Needs[rapid.IntRange(0, len(w.Needs)-1).Draw(t, "need")]
+				mark := r.Mark()
+				if node, ok := r.Choose(r.Request(w.Job, need.Group), nil); ok {
+					r.Claim(w.Job, need, node)
+				}
+				if rapid.Bool().Draw(t, "undo") {
+					r.Undo(mark)
+				}
+				fresh := NewTable()
+				f := fresh.begin(in)
+				for _, k := range r.taken {
+					fresh.candidates[k.candidate].take(k.request, k.gpus, 1)
+					fresh.touch(k.candidate)
+				}
+				for _, n := range w.Needs {
+					q := r.Request(w.Job, n.Group)
+					for i := range worn.candidates {
+						if got, want := r.score(worn.class(q), i), f.score(fresh.class(q), i); got != want {
+							t.Fatalf("%s on %s: score %v; a fresh table says %v", n.Slot, worn.candidates[i].Node.Name, got, want)
+						}
+					}
+				}
+			}
+			r.end(in)
+			if bare := NewTable(); true {
+				bare.follow(in.Snapshot)
+				if got, want := worn.census, bare.census; got.cpu != want.cpu || got.memory != want.memory || got.gpu != want.gpu || len(got.shapes) != len(want.shapes) {
+					t.Fatalf("after the round the census is %+v; want %+v", got, want)
+				}
+			}
+		}
+	})
+}
+
+func TestEachEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	in := placetest.Input(t, gpuCell)
+	_, err := NewTable().Each(ctx, in, func(*Round, schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
+		t.Error("called although the context has ended")
+		return nil, nil
+	})
+	if err != context.Canceled {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Two requests are of one class if and only if nothing that a filter, a scorer or a hold
+// looks at differs.
+func TestClasses(t *testing.T) {
+	base := "cpu=1 memory=1Gi disk=1Gi gpus=1 share=500m models=T4|V100 in=zone:a,b"
+	request := func(group, precedence string) *Request {
+		in := placetest.Input(t, "job a kind=batch precedence="+precedence+"\ngroup g count=1 "+group)
+		return NewRequest(in.Work[0].Job, in.Work[0].Needs[0].Group)
+	}
+	if !request(base, "100").Same(request(base, "100")) {
+		t.Error("equal requests are of two classes")
+	}
+	for _, other := range [][2]string{
+		{"cpu=1", "cpu=2"}, {"memory=1Gi", "memory=2Gi"}, {"disk=1Gi", "disk=2Gi"}, {"share=500m", "share=501m"}, {"gpus=1 share=500m", "gpus=2"},
+		{"T4|V100", "T4"}, {"T4|V100", "T4V100"}, {"zone:a,b", "zone:ab"}, {"zone:a,b", "rack:a,b"}, {"in=zone:a,b", "exists=zone"},
+	} {
+		if request(base, "100").Same(request(strings.Replace(base, other[0], other[1], 1), "100")) {
+			t.Errorf("%s and %s are of one class", other[0], other[1])
+		}
+	}
+	if request(base, "100").Same(request(base, "101")) {
+		t.Error("two precedences are of one class")
+	}
+}

@@ -1,0 +1,263 @@
+package schedtest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"pgregory.net/rapid"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/celltest"
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// Conformance checks that a policy keeps what every policy owes the cell, on random
+// cells and on a few plain ones. Kinds are the kinds of jobs that it is asked to place;
+// without any, all four. What must hold, whatever the input:
+//
+//	C1  the same input gives the same proposal, whatever was asked in between
+//	C2  each need is claimed once, or explained once, and nothing else is claimed
+//	C3  a need that names its node is claimed on that node
+//	C4  all claims of a proposal fit together: cellstate.Validate accepts them; and they go
+//	    to nodes that may take the group (reconcile.Eligible)
+//	C5  the reasons of an explanation add up to the number of nodes
+//	C6  the needs of an ml job are claimed in one atomic transaction, all of them, or none
+//	C7  nothing of the input is written to
+//	C8  a task that fits is placed, also when it does not fit in the home share
+func Conformance(t *testing.T, policy schedulers.Scheduler, kinds ...string) {
+	if len(kinds) == 0 {
+		kinds = []string{"batch", "service", "ml", "system"}
+	}
+	t.Run("no work", func(t *testing.T) {
+		s, err := cellstate.NewSnapshot(1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := policy.Schedule(t.Context(), schedulers.Input{Snapshot: s})
+		if err != nil || len(out.Txns)+len(out.Unplaced) > 0 {
+			t.Errorf("without work it proposes %v, error %v", out, err)
+		}
+	})
+	for _, kind := range kinds {
+		t.Run("room for "+kind, func(t *testing.T) { roomFor(t, policy, kind) })
+	}
+	t.Run("random cells", func(t *testing.T) {
+		var last *schedulers.Input
+		rapid.Check(t, func(rt *rapid.T) {
+			in := randomInput(rt, kinds)
+			if err := Check(t, policy, in, last); err != nil {
+				rt.Fatalf("%v", err)
+			}
+			last = &in
+		})
+	})
+}
+
+// roomFor checks C8: on a cell with plenty of room every need is claimed, whatever the
+// home share is.
+func roomFor(t *testing.T, policy schedulers.Scheduler, kind string) {
+	cell := New(t)
+	cell.Up(celltest.Node{Name: "n1", CPU: 1000}, celltest.Node{Name: "n2", CPU: 8000}, celltest.Node{Name: "n3", CPU: 1000})
+	j := celltest.Job{Name: "j", Kind: kind, Scheduler: theScheduler, Gang: kind == "ml", Count: 3, CPU: 2000}
+	if kind == "system" {
+		j.CPU = 1000
+	}
+	name := cell.Job(j)
+	s := cell.Snapshot()
+	needs := reconcile.Job(s, s.Job(name), submitted).Needs
+	for i := range 3 {
+		in := schedulers.Input{Snapshot: s, Home: schedulers.Home{Index: i, Of: 3}, Work: []schedulers.Work{{Job: s.Job(name), Needs: needs}}, Limits: cell.Store.Limits()}
+		if err := Check(t, policy, in, nil); err != nil {
+			t.Error(err)
+		}
+		out, err := policy.Schedule(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(claims(out)); got != 3 {
+			t.Errorf("with home share %d of 3 it claims %d of 3 needs that fit: %v", i, got, out.Unplaced)
+		}
+	}
+}
+
+// Check checks C1 to C7 on one input. With between, the policy is asked about that in
+// between. It is exported for those who have recorded an input that went wrong.
+func Check(t *testing.T, policy schedulers.Scheduler, in schedulers.Input, between *schedulers.Input) error {
+	before := rowsOf(in.Snapshot)
+	out, err := policy.Schedule(t.Context(), in)
+	if err != nil {
+		return fmt.Errorf("the policy failed: %w", err)
+	}
+	if between != nil {
+		if _, err := policy.Schedule(t.Context(), *between); err != nil {
+			return fmt.Errorf("the policy failed: %w", err)
+		}
+	}
+	again, err := policy.Schedule(t.Context(), in)
+	if err != nil {
+		return fmt.Errorf("the policy failed when it was asked again: %w", err)
+	}
+	if diff := cmp.Diff(out, again, protocmp.Transform()); diff != "" {
+		return fmt.Errorf("C1: the same input gives another proposal:\n%s", diff)
+	}
+	if diff := cmp.Diff(before, rowsOf(in.Snapshot), protocmp.Transform()); diff != "" {
+		return fmt.Errorf("C7: the policy has written to its input:\n%s", diff)
+	}
+	for _, check := range []func(schedulers.Input, schedulers.Proposal) error{checkNeeds, checkFit, checkReasons, checkGangs} {
+		if err := check(in, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowsOf copies what a policy might be tempted to write to.
+func rowsOf(s *cellstate.Snapshot) (rows []proto.Message) {
+	for n := range s.Nodes() {
+		if n.Facts != nil {
+			rows = append(rows, proto.CloneOf(n.Facts))
+		}
+		for _, p := range n.Placements {
+			rows = append(rows, proto.CloneOf(p.Placement))
+		}
+	}
+	for j := range s.Jobs() {
+		rows = append(rows, proto.CloneOf(j.Record))
+	}
+	return rows
+}
+
+func claims(out schedulers.Proposal) (all []cellstate.Claim) {
+	for _, t := range out.Txns {
+		all = append(all, t.Claims...)
+	}
+	return all
+}
+
+// checkNeeds checks C2 and C3.
+func checkNeeds(in schedulers.Input, out schedulers.Proposal) error {
+	open := map[cellstate.Slot]reconcile.Need{}
+	for _, w := range in.Work {
+		for _, n := range w.Needs {
+			open[n.Slot] = n
+		}
+	}
+	for _, c := range claims(out) {
+		n, ok := open[c.Slot]
+		switch {
+		case !ok:
+			return fmt.Errorf("C2: %v is claimed, but not needed or claimed twice", c.Slot)
+		case c.Attempt != n.Attempt:
+			return fmt.Errorf("C2: %v is claimed for attempt %d, needed is %d", c.Slot, c.Attempt, n.Attempt)
+		case n.Node != "" && n.Node != c.Node:
+			return fmt.Errorf("C3: %v is claimed on %s, it needs %s", c.Slot, c.Node, n.Node)
+		}
+		delete(open, c.Slot)
+	}
+	for _, u := range out.Unplaced {
+		if len(u.Slots) == 0 {
+			return fmt.Errorf("C2: an explanation for no slot of %v/%s", u.Job, u.Group)
+		}
+		for _, s := range u.Slots {
+			if _, ok := open[s]; !ok || s.JobName() != u.Job || s.Group != u.Group {
+				return fmt.Errorf("C2: %v is explained under %v/%s, but claimed, explained before or not needed there", s, u.Job, u.Group)
+			}
+			delete(open, s)
+		}
+	}
+	for s := range open {
+		return fmt.Errorf("C2: %v is neither claimed nor explained", s)
+	}
+	return nil
+}
+
+// checkFit checks C4, with all claims in one transaction, so that each is judged with
+// those before it in place.
+func checkFit(in schedulers.Input, out schedulers.Proposal) error {
+	txn := &cellstate.Txn{ID: "CONFORMANCE", Scheduler: theScheduler, Mode: cellstate.Incremental, Snapshot: in.Snapshot.Revision(), Claims: claims(out)}
+	if len(in.Work) > 0 {
+		txn.Scheduler = in.Work[0].Job.Record.GetSpec().GetScheduler()
+	}
+	if _, conflicts := cellstate.Validate(in.Snapshot, txn); len(conflicts) > 0 {
+		c := conflicts[0]
+		return fmt.Errorf("C4: the claim of %v on %s does not fit: %s %s, wanted %s, free %s",
+			txn.Claims[c.Claim].Slot, txn.Claims[c.Claim].Node, c.Reason, c.Dimension, c.Wanted, c.Free)
+	}
+	for _, c := range txn.Claims {
+		group := in.Snapshot.Job(c.Slot.JobName()).Group(c.Slot.Group)
+		if !reconcile.Eligible(in.Snapshot.Node(c.Node), group) {
+			return fmt.Errorf("C4: %v is claimed on %s, which may not take it", c.Slot, c.Node)
+		}
+		if !proto.Equal(c.Resources, group.GetResources()) {
+			return fmt.Errorf("C4: %v claims %v, its group asks for %v", c.Slot, c.Resources, group.GetResources())
+		}
+		if err := checkDevices(in.Snapshot.Node(c.Node), c, group.GetGpus().GetCount(), group.GetGpus().GetShareMilli(), group.GetGpus().GetModels()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkDevices(n *cellstate.Node, c cellstate.Claim, count, share int32, models []string) error {
+	if share == 0 {
+		share = 1000
+	}
+	if len(c.GPUs) != int(count) {
+		return fmt.Errorf("C4: %v claims %d GPUs, its group asks for %d", c.Slot, len(c.GPUs), count)
+	}
+	for _, g := range c.GPUs {
+		if g.GetMilli() != share {
+			return fmt.Errorf("C4: %v claims %dm of a GPU, its group asks for %dm", c.Slot, g.GetMilli(), share)
+		}
+		for _, d := range n.Facts.GetGpus() {
+			if d.GetId() == g.GetId() && len(models) > 0 && !slices.Contains(models, d.GetModel()) {
+				return fmt.Errorf("C4: %v claims a %s, its group asks for %v", c.Slot, d.GetModel(), models)
+			}
+		}
+	}
+	return nil
+}
+
+// checkReasons checks C5.
+func checkReasons(in schedulers.Input, out schedulers.Proposal) error {
+	nodes := 0
+	for range in.Snapshot.Nodes() {
+		nodes++
+	}
+	for _, u := range out.Unplaced {
+		sum := 0
+		for _, r := range u.Reasons {
+			sum += int(r.GetNodes())
+		}
+		if u.Nodes != nodes || sum != nodes {
+			return fmt.Errorf("C5: %v/%s: the reasons cover %d nodes, the explanation says %d, there are %d", u.Job, u.Group, sum, u.Nodes, nodes)
+		}
+	}
+	return nil
+}
+
+// checkGangs checks C6.
+func checkGangs(in schedulers.Input, out schedulers.Proposal) error {
+	for _, w := range in.Work {
+		if w.Job.Record.GetSpec().GetKind() != "ml" {
+			continue
+		}
+		for _, t := range out.Txns {
+			n := 0
+			for _, c := range t.Claims {
+				if c.Slot.JobName() == w.Job.Name {
+					n++
+				}
+			}
+			if n > 0 && (t.Mode != cellstate.Atomic || n != len(w.Needs)) {
+				return fmt.Errorf("C6: %d of the %d needs of gang %v are claimed in a transaction of mode %v", n, len(w.Needs), w.Job.Name, t.Mode)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,13 @@
+package service_test
+
+import (
+	"testing"
+
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/place/placetest"
+	"github.com/ohmcell/ohm/schedulers/service"
+)
+
+func TestScenarios(t *testing.T) {
+	placetest.Run(t, func() schedulers.Scheduler { return service.New() })
+}

@@ -1,0 +1,13 @@
+package system_test
+
+import (
+	"testing"
+
+	"github.com/ohmcell/ohm/schedulers"
+	"github.com/ohmcell/ohm/schedulers/place/placetest"
+	"github.com/ohmcell/ohm/schedulers/system"
+)
+
+func TestScenarios(t *testing.T) {
+	placetest.Run(t, func() schedulers.Scheduler { return system.New() })
+}
