@@ -304,7 +304,11 @@ func TestShutdown(t *testing.T) {
 func TestHintDuringStep(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.config.Resync = time.Hour
-		w.m.looked = func(id string) { w.m.exit(id, 0) }
+		w.m.looked = func(id string) {
+			if o, _ := w.m.find(id); o.State == task.Running {
+				w.m.exit(id, 0)
+			}
+		}
 		w.start()
 		var all []*ohmv1.Assignment
 		for i := range 50 {

@@ -164,6 +164,15 @@ func (m *machine) Observe(_ context.Context, id string) (driver.Observation, boo
 	return driver.Observation{}, false, nil
 }
 
+func (m *machine) find(id string) (o driver.Observation, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.procs[id]; p != nil {
+		return p.Observation, true
+	}
+	return o, false
+}
+
 func (m *machine) List(context.Context) (list []driver.Observation, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -38,9 +38,9 @@ func TestValidate(t *testing.T) {
 		{name: "fits"},
 		{name: "fits exactly", job: celltest.Job{CPU: 4000, Memory: 4 * gi, Disk: 4 * gi, GPUs: 2}},
 		{name: "cpu", job: celltest.Job{CPU: 4001},
-			want: cellstate.Conflict{Reason: cellstate.ReasonResources, Dimension: "cpu", Wanted: "4001m", Free: "4"}},
-		{name: "memory", job: celltest.Job{Memory: 4*gi + 1},
-			want: cellstate.Conflict{Reason: cellstate.ReasonResources, Dimension: "memory", Wanted: "4294967297", Free: "4Gi"}},
+			want: cellstate.Conflict{Reason: cellstate.ReasonResources, Dimension: "cpu", Wanted: "4.001", Free: "4"}},
+		{name: "memory", job: celltest.Job{Memory: 5 * gi},
+			want: cellstate.Conflict{Reason: cellstate.ReasonResources, Dimension: "memory", Wanted: "5Gi", Free: "4Gi"}},
 		{name: "disk beside others", job: celltest.Job{Disk: 3 * gi}, cell: func(c *celltest.Cell) {
 			c.Job(celltest.Job{Name: "b", Disk: 2 * gi})
 			c.Place("b", 0, "n1")
@@ -224,10 +224,11 @@ func TestWinner(t *testing.T) {
 		txn := celltest.Txn(s, cellstate.Incremental, evicting)
 		three := s.Job(celltest.Name("three")).Task(slot(s, "three", 0))
 		cell.Release(three.Slot, task.Succeeded) // now it would fit
-		winner := cell.Place("two", 0, "n1")     // and now not
-		cell.Place("one", 1, "n1")
-		if got := lose(t, cell, txn); got.Winner == nil || got.Winner.GetTxn() != winner.GetTxn() && got.Winner.GetSlot().GetIndex() != 1 {
-			t.Errorf("winner %v", got.Winner)
+		between := cell.Place("two", 0, "n1")    // still
+		winner := cell.Place("one", 1, "n1")     // and now not
+		got := lose(t, cell, txn)
+		if got.Winner.GetTxn() != winner.GetTxn() || len(got.Between) != 1 || got.Between[0].GetTxn() != between.GetTxn() {
+			t.Errorf("winner %v, between %v", got.Winner, got.Between)
 		}
 	})
 }

@@ -171,7 +171,7 @@ func TestBrokenPolicies(t *testing.T) {
 			return claimOf(in, "n1", func(c *cellstate.Claim) { c.Resources = &ohmv1.Resources{CpuMilli: -1} }), nil
 		}, "the scheduler made a bad claim (resources)", 4},
 		{"it claims what never fits, over and over", func(in schedulers.Input) (schedulers.Proposal, error) {
-			return claimOf(in, "n1", func(c *cellstate.Claim) { c.Resources = &ohmv1.Resources{CpuMilli: 1 << 40} }), nil
+			return claimOf(in, "n1", func(c *cellstate.Claim) { c.Resources = &ohmv1.Resources{CpuMilli: 1_000_000} }), nil
 		}, "main/0 lost node n1 (Resources cpu)", 40},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestJournalIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, cell *schedtest.Cell) {
 		cell.Up(celltest.Node{Name: "n1"})
 		tooMuch := func(in schedulers.Input) (schedulers.Proposal, error) {
-			return claimOf(in, "n1", func(c *cellstate.Claim) { c.Resources = &ohmv1.Resources{CpuMilli: 1 << 40} }), nil
+			return claimOf(in, "n1", func(c *cellstate.Claim) { c.Resources = &ohmv1.Resources{CpuMilli: 1_000_000} }), nil
 		}
 		run := cell.Run("batch", "a", scripted(tooMuch), func(c *schedulers.Config) { c.Log = nil })
 		cell.Submit(celltest.Job{Name: "j", Count: 300, CPU: 100})

@@ -141,7 +141,7 @@ func (q *queue) unsaid(s *cellstate.Snapshot) []speech {
 		have, want := e.job.Waiting, e.word
 		switch {
 		case want == nil:
-			if false {
+			if have != nil && len(e.decision.Needs) == 0 {
 				out = append(out, speech{name, e.job, nil})
 			}
 			continue

@@ -37,7 +37,7 @@ func assignments(s *cellstate.Snapshot, n *cellstate.Node, cell string, known ma
 		}
 		id := cellstate.TaskID(p.Placement)
 		a := assigned{placement: p, record: j.Record, cause: reconcile.StopCause(j, p, n)}
-		if was, ok := known[id]; ok && was.placement == p && was.record == a.record && was.cause == a.cause && gangs[j.Name] == nil {
+		if was, ok := known[id]; ok && was.placement == p && was.record == a.record && was.cause == a.cause {
 			out = append(out, was)
 			continue
 		}

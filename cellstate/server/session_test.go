@@ -104,7 +104,7 @@ func TestNewerSessionReplacesTheOlder(t *testing.T) {
 	w := serve(t, nil)
 	w.submit(celltest.Job{Name: "a"})
 	old := w.attach("n1", "old")
-	w.cell.Place("a", 0, "n1")
+	placed := w.cell.Place("a", 0, "n1").Revision
 	next := w.attach("n1", "new")
 	if next.assignment("a/main/0") == nil {
 		t.Fatal("the newer session's complete lacks the node's placement")
@@ -112,6 +112,17 @@ func TestNewerSessionReplacesTheOlder(t *testing.T) {
 	wantCode(t, old.ended(), codes.FailedPrecondition)
 	if got := w.seen().Node("n1").Alive.GetSession(); got != "new" {
 		t.Fatalf("alive names session %q after the older one has ended", got)
+	}
+	for batch, err := range w.store.Changes(w.ctx, placed) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range batch.Changes {
+			if c.Deleted {
+				t.Errorf("%s was deleted at %d while sessions changed", c.Key, c.Revision)
+			}
+		}
+		break // what had happened by now
 	}
 	next.cancel()
 	w.until("detached", func(s *cellstate.Snapshot) bool { return s.Node("n1").Alive == nil })

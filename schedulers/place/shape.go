@@ -98,11 +98,14 @@ const scarcePrice = 4000
 // demand weighs the census. supply counts the devices of each model, models says which
 // number is whose.
 func (c *census) demand(supply []int, models map[string]int) demand {
-	shapes := slices.SortedFunc(maps.Keys(c.shapes), func(a, b shape) int {
-		return cmp.Or(cmp.Compare(int64(c.shapes[b])*b.gpu(), int64(c.shapes[a])*a.gpu()), a.compare(b))
-	})
-	shapes = shapes[:min(len(shapes), maxShapes)]
-	slices.SortFunc(shapes, shape.compare)
+	shapes := slices.SortedFunc(maps.Keys(c.shapes), shape.compare)
+	if len(shapes) > maxShapes {
+		slices.SortStableFunc(shapes, func(a, b shape) int {
+			return cmp.Compare(int64(c.shapes[b])*b.gpu(), int64(c.shapes[a])*a.gpu())
+		})
+		shapes = shapes[:maxShapes]
+		slices.SortFunc(shapes, shape.compare)
+	}
 	var d demand
 	total := 0.0
 	for _, s := range shapes {

@@ -28,12 +28,12 @@ func TestBrokenAndStarved(t *testing.T) {
 		starve float64
 	}{
 		{"nothing seen", tasks(0, nil), "T4:1000", 0, 0, 0},
-		{"all of use", tasks(10, map[shape]int{whole: 1}), "T4:1000 T4:1000", 20000, 0, 0},
-		{"a piece too small for all", tasks(10, map[shape]int{whole: 1}), "T4:999", 20000, 999, 0},
-		{"for half of the tasks", tasks(10, map[shape]int{whole: 4, half: 4}), "T4:500", 20000, 250, 0},
-		{"what the shape leaves over", tasks(10, map[shape]int{half: 1}), "T4:700", 20000, 200, 0},
-		{"an odd device for pairs", tasks(10, map[shape]int{pair: 1}), "T4:1000 T4:1000 T4:1000", 30000, 1000, 0},
-		{"the wrong model", tasks(10, map[shape]int{v100: 1}), "T4:1000 T4:1000", 20000, 2000, 0},
+		{"all of use", tasks(8, map[shape]int{whole: 1}), "T4:1000 T4:1000", 20000, 0, 0},
+		{"a piece too small for all", tasks(8, map[shape]int{whole: 1}), "T4:999", 20000, 999, 0},
+		{"for half of the tasks", tasks(8, map[shape]int{whole: 4, half: 4}), "T4:500", 20000, 250, 0},
+		{"what the shape leaves over", tasks(8, map[shape]int{half: 1}), "T4:700", 20000, 200, 0},
+		{"an odd device for pairs", tasks(8, map[shape]int{pair: 1}), "T4:1000 T4:1000 T4:1000", 30000, 1000, 0},
+		{"the wrong model", tasks(8, map[shape]int{v100: 1}), "T4:1000 T4:1000", 20000, 2000, 0},
 		{"no CPU beside the GPU", tasks(8, map[shape]int{whole: 1}), "T4:1000 T4:1000", 8000, 0, 1000},
 		{"none at all", tasks(8, map[shape]int{whole: 1}), "T4:1000 T4:1000", -1, 0, 2000},
 	} {

@@ -1,0 +1,261 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/celltest"
+	"github.com/ohmcell/ohm/cellstate/memstore"
+	"github.com/ohmcell/ohm/cellstate/mirror"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shaky is a store that can be away, cannot commit, or whose watch can break.
+type shaky struct {
+	cellstate.Store
+
+	mu      sync.Mutex
+	away    bool
+	refuses bool // every write is left unapplied
+	broken  chan struct{}
+	commits int
+}
+
+func newShaky() *shaky { return &shaky{Store: memstore.New(), broken: make(chan struct{})} }
+
+func (s *shaky) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// breakWatch ends the running watches.
+func (s *shaky) breakWatch() {
+	s.set(func() { close(s.broken); s.broken = make(chan struct{}) })
+}
+
+var errAway = fmt.Errorf("%w: away", cellstate.ErrUnreachable)
+
+func (s *shaky) Load(ctx context.Context) (*cellstate.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return nil, errAway
+	}
+	return s.Store.Load(ctx)
+}
+
+func (s *shaky) Changes(ctx context.Context, after cellstate.Revision) iter.Seq2[cellstate.Batch, error] {
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	return func(yield func(cellstate.Batch, error) bool) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		done := make(chan struct{})
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			select {
+			case <-broken:
+				cancel(errAway)
+			case <-done:
+			}
+		})
+		defer ended.Wait()
+		defer close(done)
+		s.Store.Changes(ctx, after)(yield)
+	}
+}
+
+func (s *shaky) Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error) {
+	s.mu.Lock()
+	refuses, away := s.refuses, s.away
+	s.commits++
+	s.mu.Unlock()
+	switch {
+	case away:
+		return cellstate.Outcome{}, errAway
+	case refuses:
+		now, err := s.Store.Load(ctx)
+		return cellstate.Outcome{Revision: now.Revision(), Applied: make([]cellstate.Revision, len(writes))}, err
+	}
+	return s.Store.Commit(ctx, writes...)
+}
+
+// start runs a mirror until the test ends.
+func start(t *testing.T, store cellstate.Store) *mirror.Mirror {
+	m := mirror.New(store, zap.NewNop())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func wait(t *testing.T, m *mirror.Mirror, at cellstate.Revision) *cellstate.Snapshot {
+	t.Helper()
+	s, err := m.WaitSnapshot(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestPublishesWholeSnapshots(t *testing.T) {
+	store := newShaky()
+	cell := celltest.New(t, store.Store)
+	m := start(t, store)
+	wait(t, m, 1)
+	_, newer := m.Watch()
+	at := cell.Node(celltest.Node{Name: "n1"})
+	<-newer
+	if s := wait(t, m, at); s.Node("n1") == nil || s.Revision() != at || m.Loads() != 1 {
+		t.Errorf("revision %d, loads %d", s.Revision(), m.Loads())
+	}
+}
+
+func TestKnowsNothingBeforeTheFirstLoad(t *testing.T) {
+	m := mirror.New(newShaky(), zap.NewNop())
+	if m.Snapshot() != nil {
+		t.Error("a snapshot from nowhere")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := mirror.New(newShaky(), zap.NewNop())
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the test's patience ended"))
+		defer cancel()
+		if _, err := m.WaitSnapshot(ctx, 1); err == nil || err.Error() != "waiting for revision 1: the test's patience ended" {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A store that goes away and comes back: what was published stays readable, and the
+// mirror goes on by itself.
+func TestOutlivesItsStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShaky()
+		cell := celltest.New(t, store.Store)
+		at := cell.Node(celltest.Node{Name: "n1"})
+		m := start(t, store)
+		before := wait(t, m, at)
+		store.set(func() { store.away = true })
+		store.breakWatch()
+		at = cell.Node(celltest.Node{Name: "n2"})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if m.Snapshot() != before {
+			t.Error("the mirror shows something else while the store is away")
+		}
+		if _, err := m.Commit(t.Context(), celltest.Txn(before, cellstate.Incremental)); err != nil {
+			t.Errorf("a commit of nothing: %v", err)
+		}
+		store.set(func() { store.away = false })
+		if s := wait(t, m, at); s.Node("n2") == nil || m.Loads() != 2 {
+			t.Errorf("nodes %v, loads %d", s.Node("n2"), m.Loads())
+		}
+	})
+}
+
+func TestResyncLoadsAgain(t *testing.T) {
+	store := newShaky()
+	m := start(t, store)
+	wait(t, m, 1)
+	m.Resync(t.Context())
+	for m.Loads() < 2 {
+		_, newer := m.Watch()
+		if m.Loads() >= 2 {
+			break
+		}
+		<-newer
+	}
+}
+
+// contended has a cell of one node and a job whose task fits.
+func contended(t *testing.T) (*shaky, *mirror.Mirror, *cellstate.Txn) {
+	store := newShaky()
+	cell := celltest.New(t, store.Store)
+	cell.Node(celltest.Node{Name: "n1"})
+	name := cell.Job(celltest.Job{Name: "a", Count: 2, CPU: 1000})
+	m := start(t, store)
+	s := wait(t, m, cell.Snapshot().Revision())
+	return store, m, celltest.Txn(s, cellstate.Incremental, celltest.Claim(s, celltest.Slot(s, name, "main", 0), "n1"))
+}
+
+// A claim that loses its race again and again is left alone: no commit, no conflict.
+func TestCommitGivesUpWithoutAConflict(t *testing.T) {
+	store, m, txn := contended(t)
+	store.set(func() { store.refuses = true })
+	r, err := m.Commit(t.Context(), txn)
+	if err != nil || len(r) != 1 || r[0].Txn != txn || len(r[0].Committed)+len(r[0].Conflicts) != 0 || r[0].Revision != 0 {
+		t.Errorf("results %+v, error %v", r, err)
+	}
+	if store.commits < 2 || store.commits > 20 {
+		t.Errorf("%d requests", store.commits)
+	}
+	store.set(func() { store.refuses = false })
+	if r, err = m.Commit(t.Context(), txn); err != nil || len(r[0].Committed) != 1 {
+		t.Errorf("results %+v, error %v", r, err)
+	}
+}
+
+func TestCommitPassesTheStoresError(t *testing.T) {
+	store, m, txn := contended(t)
+	store.set(func() { store.away = true })
+	if _, err := m.Commit(t.Context(), txn); !errors.Is(err, cellstate.ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A transaction decided on a snapshot that the mirror has not reached waits for it.
+func TestCommitWaitsForTheTransactionsSnapshot(t *testing.T) {
+	store, m, txn := contended(t)
+	txn.Snapshot = celltest.New(t, store.Store).Node(celltest.Node{Name: "n2"}) + 1
+	ctx, cancel := context.WithCancel(t.Context())
+	committed := make(chan error, 1)
+	go func() {
+		_, err := m.Commit(ctx, txn)
+		committed <- err
+	}()
+	wait(t, m, txn.Snapshot-1)
+	celltest.New(t, store.Store).Node(celltest.Node{Name: "n3"})
+	if err := <-committed; err != nil {
+		t.Error(err)
+	}
+	if s := wait(t, m, txn.Snapshot+1); len(s.Node("n1").Placements) != 1 {
+		t.Errorf("node %v", s.Node("n1"))
+	}
+	cancel()
+}
+
+// A conflict and a commit of one call are told apart, transaction by transaction.
+func TestCommitTellsEachTransaction(t *testing.T) {
+	_, m, txn := contended(t)
+	s := m.Snapshot()
+	wrong := celltest.Txn(s, cellstate.Incremental, celltest.Claim(s, celltest.Slot(s, celltest.Name("a"), "main", 1), "n9"))
+	r, err := m.Commit(t.Context(), wrong, txn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r[0].Conflicts) != 1 || r[0].Conflicts[0].Reason != cellstate.ReasonNodeGone || r[0].Revision != 0 {
+		t.Errorf("first: %+v", r[0])
+	}
+	if len(r[1].Conflicts) != 0 || len(r[1].Committed) != 1 || r[1].Revision == 0 {
+		t.Errorf("second: %+v", r[1])
+	}
+}
