@@ -64,7 +64,7 @@ func TestWaitsForRoom(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.start()
 			old, next := assignment("old", 3000), assignment("next", 3000)
-			w.m.stubborn[old.Id], w.m.immortal[old.Id] = true, true
+			w.m.locked(func() { w.m.stubborn[old.Id], w.m.immortal[old.Id] = true, true })
 			w.complete(old)
 			if released {
 				w.incremental([]string{old.Id}, next)
@@ -82,8 +82,8 @@ func TestWaitsForRoom(t *testing.T) {
 			w.m.locked(func() { w.m.immortal[old.Id] = false })
 			w.pass(time.Minute)
 			equal(t, "then", task.Name(w.last(next.Id).GetState()), "Running")
-			if w.m.peak > 4000 {
-				t.Errorf("processes of %d at the same time", w.m.peak)
+			if peak, _ := w.m.peaks(); peak > 4000 {
+				t.Errorf("processes of %d at the same time", peak)
 			}
 		})
 	}
@@ -99,7 +99,8 @@ func TestFewAtATime(t *testing.T) {
 		a, b, c := assignment("a", 3000), assignment("b", 1500), assignment("c", 1000)
 		w.incremental(nil, a, b, c)
 		equal(t, "left", w.m.knows(), []string{b.Id, old.Id})
-		equal(t, "peak", w.m.peak, 3500)
+		peak, _ := w.m.peaks()
+		equal(t, "peak", peak, 3500)
 	})
 }
 

@@ -28,7 +28,8 @@ func TestLife(t *testing.T) {
 		equal(t, "last", task.Name(w.last(a.Id).GetState()), "Running")
 		equal(t, "pid", w.last(a.Id).GetPid(), 1000)
 		equal(t, "alive", w.agent.Running(), 1)
-		told := w.m.procs[a.Id].task
+		var told driver.Task
+		w.m.locked(func() { told = w.m.procs[a.Id].task })
 		equal(t, "command", told.Command, a.Command)
 		equal(t, "env", told.Env, a.Env)
 		equal(t, "cpu", told.Resources.GetCpuMilli(), 1000)
@@ -40,7 +41,7 @@ func TestLife(t *testing.T) {
 		equal(t, "calls until it is released", w.m.did(), nil)
 		w.incremental([]string{a.Id})
 		equal(t, "calls", w.m.did(), []string{"remove " + a.Id})
-		if w.m.logs[a.Id] == nil {
+		if !w.m.hasLogs(a.Id) {
 			t.Error("its logs are gone")
 		}
 		equal(t, "alive", w.agent.Running(), 0)
@@ -72,14 +73,14 @@ func TestStop(t *testing.T) {
 		{"drained", task.Drained, nil, "signal 15", "Stopped Drained"},
 		{"preempted", task.Preempted, nil, "signal 15", "Stopped Preempted"},
 		{"timed out, says the server", task.TimedOut, nil, "signal 15", "Failed TimedOut"},
-		{"does not heed it", task.Stop, func(w *world, id string) { w.m.stubborn[id] = true }, "signal 15, kill", "Stopped Stopped"},
+		{"does not heed it", task.Stop, func(w *world, id string) { w.m.locked(func() { w.m.stubborn[id] = true }) }, "signal 15, kill", "Stopped Stopped"},
 		{"had ended before", task.Stop, func(w *world, id string) { w.m.exit(id, 0) }, "", "Succeeded Exited"},
 		{"had failed unseen", task.Stop, func(w *world, id string) {
-			w.m.quiet = true
+			w.m.locked(func() { w.m.quiet = true })
 			w.m.end(id, driver.Observation{Cause: task.OOMKilled, Signal: 9})
 		}, "signal 15", "Failed OOMKilled"},
 		{"the signal fails once", task.Stop, func(w *world, id string) {
-			w.m.badSignal[id] = errors.New("no")
+			w.m.locked(func() { w.m.badSignal[id] = errors.New("no") })
 			time.AfterFunc(700*time.Millisecond, func() { w.m.locked(func() { delete(w.m.badSignal, id) }) })
 		}, "signal 15, signal 15", "Stopped Stopped"},
 	} {
@@ -94,7 +95,7 @@ func TestStop(t *testing.T) {
 					w.pass(time.Millisecond)
 				}
 				w.incremental(nil, assignment("a", 1000, stopFor(c.cause)))
-				if w.m.stubborn[a.Id] {
+				if strings.HasSuffix(c.calls, "kill") {
 					equal(t, "within the grace", task.Name(w.last(a.Id).GetState()), "Stopping")
 					w.pass(9 * time.Second)
 					equal(t, "within the grace", task.Name(w.last(a.Id).GetState()), "Stopping")
@@ -307,6 +308,7 @@ func TestHintDuringStep(t *testing.T) {
 		w.m.looked = func(id string) {
 			if o, _ := w.m.find(id); o.State == task.Running {
 				w.m.exit(id, 0)
+				pause(w.t.Context(), time.Millisecond) // the hint is there before the step's result
 			}
 		}
 		w.start()
@@ -332,7 +334,8 @@ func TestStepsAreBounded(t *testing.T) {
 		}
 		w.complete(all...)
 		w.pass(5 * time.Second)
-		equal(t, "starts at the same time", w.m.most, 3)
+		_, most := w.m.peaks()
+		equal(t, "starts at the same time", most, 3)
 		equal(t, "started", len(w.m.knows()), 10)
 	})
 }

@@ -130,7 +130,7 @@ func TestKeepLogs(t *testing.T) {
 			t.Helper()
 			got := ""
 			for _, name := range []string{"a", "b", "c"} {
-				if w.m.logs[ids[name]] != nil {
+				if w.m.hasLogs(ids[name]) {
 					got += name
 				}
 			}

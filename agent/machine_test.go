@@ -250,6 +250,20 @@ func (m *machine) write(id, stream, text string) {
 	m.logs[id][slices.Index([]string{"stdout", "stderr"}, stream)].WriteString(text)
 }
 
+// peaks are the most thousandths of a core in use, and the most starts, at the same time.
+func (m *machine) peaks() (cpu int64, starts int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.peak, m.most
+}
+
+// hasLogs says whether a task's logs are there.
+func (m *machine) hasLogs(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.logs[id] != nil
+}
+
 // did gives back the calls since it was last asked.
 func (m *machine) did() []string {
 	m.mu.Lock()

@@ -273,6 +273,14 @@ func (w *world) told(id string) []string {
 	return said
 }
 
+// saw counts the statuses and gives the times of the heartbeats of the newest session.
+func (w *world) saw() (statuses int, beats []time.Time) {
+	x := w.session()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(x.statuses), slices.Clone(x.beats)
+}
+
 // last is the newest status of a task in the newest session.
 func (w *world) last(id string) *ohmv1.Status {
 	x := w.session()

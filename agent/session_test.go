@@ -33,7 +33,8 @@ func TestReconnect(t *testing.T) {
 		if first.GetSession() == second.GetSession() || second.GetSession() == "" {
 			t.Errorf("sessions %q and %q", first.GetSession(), second.GetSession())
 		}
-		equal(t, "told before Complete", len(w.session().statuses), 0)
+		early, _ := w.saw()
+		equal(t, "told before Complete", early, 0)
 		w.complete(a, b, c)
 		equal(t, "a", w.told(a.Id), []string{"Running"})
 		equal(t, "b", w.told(b.Id), []string{"Failed Exited"})
@@ -111,9 +112,10 @@ func TestHeartbeat(t *testing.T) {
 			w.session().out <- &ohmv1.ServerMessage{Message: &ohmv1.ServerMessage_Timing{
 				Timing: &ohmv1.Timing{Heartbeat: durationpb.New(every)}}}
 			w.pass(every)
-			from := len(w.session().beats)
+			_, before := w.saw()
 			w.pass(100 * every)
-			beats := w.session().beats[from:]
+			_, beats := w.saw()
+			beats = beats[len(before):]
 			if n := len(beats); n < 100 || n > 126 {
 				t.Errorf("%d heartbeats in 100 times %v", n, every)
 			}
@@ -140,7 +142,8 @@ func TestNotInComplete(t *testing.T) {
 		w.complete()
 		w.pass(10 * time.Second)
 		equal(t, "left", w.m.knows(), nil)
-		equal(t, "told of what is not desired", len(w.session().statuses), 0)
+		told, _ := w.saw()
+		equal(t, "told of what is not desired", told, 0)
 	})
 }
 
@@ -148,7 +151,7 @@ func TestBatches(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
 		var all []*ohmv1.Assignment
-		for i := range 1200 {
+		for i := range 700 {
 			all = append(all, assignment(fmt.Sprintf("j%d", i), 1))
 		}
 		w.config.Steps = 16

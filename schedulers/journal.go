@@ -72,8 +72,9 @@ func (j *journal) add(c *ohmv1.Conflict) {
 
 // writeJournal writes what has been collected, and removes the oldest entries of this
 // scheduler beyond the bound.
-func (r *Runner) writeJournal(ctx context.Context, s *cellstate.Snapshot, now time.Time) error {
+func (r *Runner) writeJournal(ctx context.Context, now time.Time) error {
 	j := &r.journal
+	var written cellstate.Revision
 	for len(j.unwritten) > 0 {
 		// A lease serves many entries, so each lives a little less than it could.
 		if j.lease == 0 || !j.renew.After(now) {
@@ -90,11 +91,17 @@ func (r *Runner) writeJournal(ctx context.Context, s *cellstate.Snapshot, now ti
 				{Key: cellstate.ConflictKey(r.Name, c.GetId()), Value: c, Lease: j.lease},
 			}})
 		}
-		if _, err := r.Store.Commit(ctx, writes...); err != nil {
+		out, err := r.Store.Commit(ctx, writes...)
+		if err != nil {
 			j.lease = 0 // it may have been lost
 			return err
 		}
+		written = out.Revision
 		j.unwritten = j.unwritten[len(batch):]
+	}
+	s, err := r.Cell.WaitSnapshot(ctx, written)
+	if err != nil {
+		return err
 	}
 	return r.trimJournal(ctx, s)
 }

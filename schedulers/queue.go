@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
-	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
@@ -32,45 +31,6 @@ type queue struct {
 	shares shares
 	pass   int
 	seen   int // counts refreshes, to find jobs that are gone
-}
-
-// entry is one job of the queue.
-type entry struct {
-	job      *cellstate.Job     // the row that decision is about
-	room     cellstate.Revision // of a system job: the room revision that decision is about
-	version  cellstate.Revision // of the job's record when slots were parked
-	owned    bool
-	seen     int
-	pass     int            // the last pass that tried all its needs
-	cursor   cellstate.Slot // the last slot tried in an unfinished pass
-	decision reconcile.Decision
-	parked   map[cellstate.Slot]parked
-	losses   map[cellstate.Slot]loss
-	refusals map[string]refusal // by group: the policy's last word
-	lost     string             // the last race that was lost, for people
-	problem  string             // what is wrong with the policy's answer, for people
-	word     *ohmv1.Waiting     // what the above says; nil when nothing is parked
-	said     said
-}
-
-// parked says when a slot was found to have no room.
-type parked struct {
-	at    cellstate.Revision // of the snapshot
-	sweep time.Time          // when it is tried again in any case
-}
-
-// loss is what a slot's lost races mean for its next try.
-type loss struct {
-	times    int
-	node     cellstate.NodeName // that refused it last
-	revision cellstate.Revision // of the snapshot on which that was judged
-	until    time.Time
-}
-
-// refusal is why slots of one group found no node.
-type refusal struct {
-	nodes   int
-	reasons []*ohmv1.Reason
 }
 
 func newQueue(limits reconcile.Limits, sweep time.Duration) *queue {
@@ -109,51 +69,6 @@ func (q *queue) refresh(s *cellstate.Snapshot, scheduler string, shares shares, 
 	return gone
 }
 
-// forget leaves a job to another instance.
-func (e *entry) forget() {
-	*e = entry{seen: e.seen}
-}
-
-func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile.Limits, now time.Time) {
-	system := j.Record.GetSpec().GetKind() == "system"
-	wake := !e.decision.Wake.IsZero() && !e.decision.Wake.After(now)
-	if e.job == j && !wake && (!system || e.room == s.RoomRevision()) {
-		return
-	}
-	if e.version != j.Revision {
-		e.parked, e.losses, e.refusals, e.word, e.lost, e.problem, e.pass = nil, nil, nil, nil, "", "", 0
-		e.version = j.Revision
-	}
-	e.job, e.room = j, s.RoomRevision()
-	e.decision = limits.Job(s, j, now)
-	e.dropSettled()
-}
-
-// dropSettled forgets what is known of slots that need no node any more.
-func (e *entry) dropSettled() {
-	if len(e.parked)+len(e.losses) == 0 {
-		return // and there is no word to bring up to date
-	}
-	needed := make(map[cellstate.Slot]bool, len(e.decision.Needs))
-	for _, n := range e.decision.Needs {
-		needed[n.Slot] = true
-	}
-	for s := range e.parked {
-		if !needed[s] {
-			delete(e.parked, s)
-		}
-	}
-	for s := range e.losses {
-		if !needed[s] {
-			delete(e.losses, s)
-		}
-	}
-	if len(e.losses) == 0 {
-		e.lost = ""
-	}
-	e.say()
-}
-
 // pick chooses the work of one round, in the order of the queue: precedence, then age.
 // Where there is none it says when there will be, unless something changes.
 func (q *queue) pick(s *cellstate.Snapshot, now time.Time) (work []Work, wake time.Time) {
@@ -182,12 +97,15 @@ func (q *queue) pick(s *cellstate.Snapshot, now time.Time) (work []Work, wake ti
 			if left <= 0 {
 				break
 			}
-			if needs := e.take(s, now, q.pass, left); len(needs) > 0 {
-				left -= len(needs)
-				work = append(work, Work{Job: e.job, Needs: needs})
+			needs := e.take(s, now, q.pass, left)
+			if len(needs) == 0 { // what it has to try comes before what this pass tried last
+				tried = append(tried, e)
+				continue
 			}
+			left -= len(needs)
+			work = append(work, Work{Job: e.job, Needs: needs})
 		}
-		open = slices.DeleteFunc(open, func(e *entry) bool { return e.pass == q.pass })
+		open = nil
 	}
 	return work, wake
 }
@@ -204,93 +122,6 @@ func byUrgency(a, b *entry) int {
 		return c
 	}
 	return cmp.Or(strings.Compare(a.job.Name.Namespace, b.job.Name.Namespace), strings.Compare(a.job.Name.Name, b.job.Name.Name))
-}
-
-func gang(j *cellstate.Job) bool { return j.Record.GetSpec().GetKind() == "ml" }
-
-// free says whether any need may be tried now and, if not, when one may. A gang waits
-// for the last of its members.
-func (e *entry) free(s *cellstate.Snapshot, now time.Time) (free bool, wake time.Time) {
-	all := true
-	for _, n := range e.decision.Needs {
-		at, held := e.held(n.Slot, s, now)
-		if !held {
-			free = true
-			if !gang(e.job) {
-				return true, wake
-			}
-			continue
-		}
-		all = false
-		wake = earlier(wake, at)
-	}
-	if gang(e.job) {
-		return free && all, wake
-	}
-	return free, wake
-}
-
-// held says whether a slot must not be tried now, and until when.
-func (e *entry) held(slot cellstate.Slot, s *cellstate.Snapshot, now time.Time) (until time.Time, held bool) {
-	if l, ok := e.losses[slot]; ok && l.until.After(now) {
-		return l.until, true
-	}
-	if p, ok := e.parked[slot]; ok && p.at >= s.RoomRevision() && p.sweep.After(now) {
-		return p.sweep, true
-	}
-	return time.Time{}, false
-}
-
-// take returns the next needs of an unfinished pass, at most n unless it is a gang.
-func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n int) []reconcile.Need {
-	if gang(e.job) {
-		e.pass = pass
-		return e.decision.Needs
-	}
-	all := e.decision.Needs
-	start, _ := slices.BinarySearchFunc(all, e.cursor, func(n reconcile.Need, after cellstate.Slot) int {
-		return cmp.Or(n.Slot.Compare(after), -1) // the first one after it
-	})
-	var needs []reconcile.Need
-	for _, need := range all[start:] {
-		if _, held := e.held(need.Slot, s, now); held {
-			continue
-		}
-		if len(needs) == n {
-			e.cursor = needs[n-1].Slot
-			return needs
-		}
-		needs = append(needs, need)
-	}
-	e.cursor, e.pass = cellstate.Slot{}, pass
-	return needs
-}
-
-// park notes that slots found no room on a snapshot.
-func (e *entry) park(slots []cellstate.Slot, at cellstate.Revision, sweep time.Time) {
-	if e.parked == nil {
-		e.parked = map[cellstate.Slot]parked{}
-	}
-	for _, s := range slots {
-		e.parked[s] = parked{at, sweep}
-	}
-}
-
-// lose notes a lost race. The first loss costs nothing; from the second one on the slot
-// waits, longer each time and at random, so that those who race part.
-func (e *entry) lose(slot cellstate.Slot, node cellstate.NodeName, judged cellstate.Revision, now time.Time, most time.Duration, chance float64) {
-	if e.losses == nil {
-		e.losses = map[cellstate.Slot]loss{}
-	}
-	l := e.losses[slot]
-	l.times++
-	l.node, l.revision, l.until = node, judged, time.Time{}
-	if l.times > 1 {
-		wait := min(5*time.Millisecond<<min(l.times-2, 20), most)
-		l.until = now.Add(wait/2 + time.Duration(chance*float64(wait/2)))
-	}
-	e.losses[slot] = l
-	e.pass = 0 // the same pass may try it again: it was not refused for want of room
 }
 
 // earlier is the earlier of two times of which a zero one means never.

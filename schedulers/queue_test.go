@@ -110,6 +110,21 @@ func TestAServiceDoesNotQueueBehindAWall(t *testing.T) {
 	}
 }
 
+// A pass that ends without work goes over into the next one at once: nobody would wake
+// the loop for what is free already.
+func TestAPassEndsWhereItsRestIsHeld(t *testing.T) {
+	q := newTestQueue(t)
+	q.room()
+	q.job("j", "batch", 100, 0, 301)
+	q.refuse(q.expect("j:300"))
+	e := q.jobs[cellstate.JobName{Namespace: "default", Name: "j"}]
+	last := e.decision.Needs[300].Slot
+	q.room() // the first 300 are free again, and the last one waits after its losses
+	e.lose(last, q.snapshot.Revision(), q.now, time.Second, 0)
+	e.lose(last, q.snapshot.Revision(), q.now, time.Second, 0)
+	q.expect("j:300")
+}
+
 func TestAGangIsNeverCut(t *testing.T) {
 	q := newTestQueue(t)
 	q.job("a", "batch", 100, 9, 250)
@@ -141,14 +156,19 @@ func TestParkedUntilRoomOrSweep(t *testing.T) {
 		Spec:    &ohmv1.JobSpec{Namespace: "default", Name: "j", Kind: "batch", Scheduler: "s", Groups: []*ohmv1.Group{{Name: "main", Count: 1}}},
 		Version: 2,
 	}})
-	q.expect("j:1") // it has changed, so it is tried at once
+	q.refuse(q.expect("j:1")) // it has changed, so it is tried at once
+	q.put(cellstate.Change{Key: cellstate.JobKey(cellstate.JobName{Namespace: "default", Name: "j"}), Value: &ohmv1.Job{
+		Spec:    &ohmv1.JobSpec{Namespace: "default", Name: "j", Kind: "batch", Scheduler: "s", Precedence: 1, Groups: []*ohmv1.Group{{Name: "main", Count: 1}}},
+		Version: 2,
+	}})
+	q.expect("j:1") // also by a change that makes no new version
 }
 
 // A large job that never fits is tried with each change of room and still does not
 // hide a small one behind it.
 func TestNobodyStarvesBehindWhatNeverFits(t *testing.T) {
 	q := newTestQueue(t)
-	q.job("huge", "batch", 100, 9, 700)
+	q.job("huge", "batch", 100, 9, 300) // as many as a round takes
 	q.job("small", "batch", 100, 1, 1)
 	for round := range 10 {
 		work, _ := q.next()
@@ -171,11 +191,11 @@ func TestLossesBackOffAndAreForgotten(t *testing.T) {
 	work := q.expect("j:2")
 	slot := work[0].Needs[0].Slot
 	q.refuse([]Work{{Job: work[0].Job, Needs: work[0].Needs[1:]}})
-	e().lose(slot, "n", 5, q.now, time.Second, 0.5)
+	e().lose(slot, 5, q.now, time.Second, 0.5)
 	q.expect("j:1") // the first loss costs nothing
 	var waits []time.Duration
 	for range 12 {
-		e().lose(slot, "n", 5, q.now, time.Second, 0.5)
+		e().lose(slot, 5, q.now, time.Second, 0.5)
 		q.expect("")
 		_, wake := q.pick(q.snapshot, q.now)
 		waits = append(waits, wake.Sub(q.now))

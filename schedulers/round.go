@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -123,28 +124,23 @@ func (r *Runner) refuse(s *cellstate.Snapshot, slot cellstate.Slot, problem stri
 }
 
 // admit fills in who and when, and takes the claimed slots out of open. It drops claims
-// that nobody asked for, that are on another node than the need's, or that repeat one
-// which has just been refused on this very snapshot (field case 10). An atomic
-// transaction is dropped whole.
+// that nobody asked for, that are on another node than the need's, and those of slots that
+// have lost before which Validate refuses on this very snapshot: a policy that does not see
+// what refused it would propose the same for ever (field case 10). An atomic transaction
+// is dropped whole.
 func (r *Runner) admit(s *cellstate.Snapshot, proposed []*cellstate.Txn, open map[cellstate.Slot]reconcile.Need) []*cellstate.Txn {
 	var txns []*cellstate.Txn
 	for _, t := range proposed {
 		txn := *t
 		txn.ID = cellstate.TxnID(r.ids.next(r.Clock()))
 		txn.Scheduler, txn.Instance, txn.Snapshot = r.Name, r.Instance, s.Revision()
-		txn.Claims = nil
-		for _, c := range t.Claims {
-			n, ok := open[c.Slot]
-			if !ok || (n.Node != "" && n.Node != c.Node) {
-				r.Log.Error("the policy claims what it was not asked for", zap.String("task", c.Slot.String()), zap.String("node", string(c.Node)))
-				continue
+		txn.Claims = slices.DeleteFunc(slices.Clone(t.Claims), func(c cellstate.Claim) bool {
+			why := r.inadmissible(s, txn, c, open)
+			if why != "" {
+				r.Log.Error("a claim of the policy is dropped: "+why, zap.String("task", c.Slot.String()), zap.String("node", string(c.Node)))
 			}
-			if l, ok := r.queue.jobs[c.Slot.JobName()].losses[c.Slot]; ok && l.node == c.Node && s.Revision() <= l.revision {
-				r.Log.Error("the policy claims again what was refused on this snapshot", zap.String("task", c.Slot.String()), zap.String("node", string(c.Node)))
-				continue
-			}
-			txn.Claims = append(txn.Claims, c)
-		}
+			return why != ""
+		})
 		if len(txn.Claims) == 0 || (txn.Mode == cellstate.Atomic && len(txn.Claims) < len(t.Claims)) {
 			continue
 		}
@@ -154,6 +150,24 @@ func (r *Runner) admit(s *cellstate.Snapshot, proposed []*cellstate.Txn, open ma
 		txns = append(txns, &txn)
 	}
 	return txns
+}
+
+// inadmissible says why a claim is not even sent; empty if it is.
+func (r *Runner) inadmissible(s *cellstate.Snapshot, txn cellstate.Txn, c cellstate.Claim, open map[cellstate.Slot]reconcile.Need) string {
+	n, ok := open[c.Slot]
+	switch {
+	case !ok:
+		return "nobody asked for it"
+	case n.Node != "" && n.Node != c.Node:
+		return "the need is for node " + string(n.Node)
+	}
+	if _, lost := r.queue.jobs[c.Slot.JobName()].losses[c.Slot]; lost {
+		txn.Claims = []cellstate.Claim{c}
+		if _, conflicts := cellstate.Validate(s, &txn); len(conflicts) > 0 {
+			return fmt.Sprintf("it has lost before and does not fit on this snapshot either (%s %s)", conflicts[0].Reason, conflicts[0].Dimension)
+		}
+	}
+	return ""
 }
 
 // settle notes what became of the claims and returns the revision that a snapshot must
@@ -196,7 +210,7 @@ func (r *Runner) lost(s *cellstate.Snapshot, txn *cellstate.Txn, c *cellstate.Co
 	r.Log.Debug("conflict", fields...)
 	now := r.Clock()
 	r.journal.add(conflictRecord(r.ids.next(now), now, txn, c))
-	e.lose(claim.Slot, claim.Node, c.Revision, now, r.Times.RetryMost, r.chance.Float64())
+	e.lose(claim.Slot, c.Revision, now, r.Times.RetryMost, r.chance.Float64())
 	e.lost = raceText(claim, c)
 	e.say()
 }

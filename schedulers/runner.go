@@ -78,7 +78,7 @@ func (r *Runner) decide(ctx context.Context) error {
 			if len(work) > 0 {
 				r.round(ctx, s, shares.home, work)
 			}
-			r.record(ctx, s)
+			r.record(ctx)
 			if len(work) > 0 {
 				continue
 			}
@@ -90,9 +90,9 @@ func (r *Runner) decide(ctx context.Context) error {
 }
 
 // record writes the journal and counts the queue.
-func (r *Runner) record(ctx context.Context, s *cellstate.Snapshot) {
+func (r *Runner) record(ctx context.Context) {
 	if len(r.journal.unwritten) > 0 {
-		if err := r.writeJournal(ctx, s, r.Clock()); err != nil && ctx.Err() == nil {
+		if err := r.writeJournal(ctx, r.Clock()); err != nil && ctx.Err() == nil {
 			r.failed(ctx, "writing the conflict journal", err)
 		}
 	}

@@ -211,7 +211,11 @@ func TestBrake(t *testing.T) {
 		}
 		h.alive("n0")
 		h.alive("n1")
-		h.pass(time.Minute)
+		h.pass(30 * time.Second) // those that come back later than others are not punished for it
+		if n := h.lost(); n != 0 {
+			t.Fatalf("%d tasks lost as soon as a few nodes were back", n)
+		}
+		h.pass(30 * time.Second)
 		if n := h.lost(); n != 3 || k.Braking() {
 			t.Fatalf("3 of 10 unseen: %d tasks lost, braking %v", n, k.Braking())
 		}
@@ -229,6 +233,23 @@ func TestBrakeNeedsThree(t *testing.T) {
 		h.pass(41 * time.Second)
 		if n := h.lost(); n != 2 {
 			t.Fatalf("%d tasks lost, want 2", n)
+		}
+	})
+}
+
+// Nodes that had gone long before, with nothing on them, do not hold the brake.
+func TestBrakeForgetsTheLongGone(t *testing.T) {
+	inHouse(t, func(h *house) {
+		for i := range 6 {
+			h.Node(celltest.Node{Name: fmt.Sprintf("gone%d", i)})
+		}
+		h.nodes(4)
+		h.run(h.keeper("s1", Limits{}))
+		h.pass(2 * time.Minute)
+		h.away("n0")
+		h.pass(41 * time.Second)
+		if n := h.lost(); n != 1 {
+			t.Fatalf("%d tasks lost, want 1", n)
 		}
 	})
 }
@@ -353,6 +374,24 @@ func TestRetention(t *testing.T) {
 		s = h.Snapshot()
 		if s.Job(celltest.Name("a")) != nil || s.Job(celltest.Name("b")) == nil || s.Job(celltest.Name("c")) == nil {
 			t.Fatal("of three done jobs, not the two newest were kept")
+		}
+	})
+}
+
+// A job of which something is still live is never removed.
+func TestLiveTasksKeepTheirJob(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.Node(celltest.Node{Name: "n1"})
+		name := h.Job(celltest.Job{Name: "a"})
+		p := h.Place("a", 0, "n1")
+		h.Mark(name, func(j *ohmv1.Job) { j.Done = &ohmv1.Outcome{State: "Stopped", Time: timestamppb.Now()} })
+		later := time.Now().Add(48 * time.Hour)
+		if got := expired(h.Snapshot(), later, Limits{}.withDefaults()); len(got) != 0 {
+			t.Fatalf("to be removed: %v", got[0].Name)
+		}
+		h.Release(p.Slot, task.Stopped)
+		if got := expired(h.Snapshot(), later, Limits{}.withDefaults()); len(got) != 1 {
+			t.Fatalf("%d jobs to be removed after the end, want 1", len(got))
 		}
 	})
 }

@@ -154,8 +154,10 @@ func TestOutlivesItsStore(t *testing.T) {
 		at := cell.Node(celltest.Node{Name: "n1"})
 		m := start(t, store)
 		before := wait(t, m, at)
+		synctest.Wait() // until the mirror watches
 		store.set(func() { store.away = true })
 		store.breakWatch()
+		synctest.Wait()
 		at = cell.Node(celltest.Node{Name: "n2"})
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -74,7 +74,7 @@ func (g *gateway) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// open counts a stream, whose handler calls streams.Done at its end, so that run can
+// open counts a stream, or a write, which calls streams.Done at its end, so that run can
 // wait for it and for what it has started.
 func (g *gateway) open() error {
 	g.mu.Lock()

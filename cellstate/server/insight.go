@@ -64,7 +64,6 @@ func (s *insight) Explain(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1
 func sentence(status *ohmv1.JobStatus) string {
 	var sum ohmv1.GroupCounts
 	for _, g := range status.GetGroups() {
-		sum.Count += g.GetCount()
 		sum.Waiting += g.GetWaiting()
 		sum.Starting += g.GetStarting()
 		sum.Running += g.GetRunning()
@@ -82,16 +81,19 @@ func sentence(status *ohmv1.JobStatus) string {
 		{sum.Succeeded, "succeeded"}, {sum.Failed, "failed"}, {sum.Stopped, "stopped"},
 	} {
 		if part.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+			noun := "tasks "
+			if len(parts) > 0 {
+				noun = ""
+			} else if part.n == 1 {
+				noun = "task "
+			}
+			parts = append(parts, fmt.Sprintf("%d %s%s", part.n, noun, part.what))
 		}
 	}
-	switch {
-	case len(parts) == 0:
+	if len(parts) == 0 {
 		return "no task is wanted now"
-	case sum.Count == 1:
-		return "its one task: " + strings.Join(parts, ", ")
 	}
-	return fmt.Sprintf("of %d tasks: %s", sum.Count, strings.Join(parts, ", "))
+	return strings.Join(parts, ", ")
 }
 
 func (s *insight) ListConflicts(ctx context.Context, req *ohmv1.ListConflictsRequest) (*ohmv1.ListConflictsResponse, error) {

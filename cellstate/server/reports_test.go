@@ -75,6 +75,22 @@ func TestReportWrite(t *testing.T) {
 	}
 }
 
+// A status that was judged before the release of its attempt leaves nothing behind.
+func TestStatusComparesItsPlacement(t *testing.T) {
+	store := memstore.New()
+	cell := celltest.New(t, store)
+	cell.Node(celltest.Node{Name: "n1"})
+	cell.Job(celltest.Job{Name: "a"})
+	p := cell.Place("a", 0, "n1")
+	status := celltest.StatusOf(p, task.Running)
+	w, ok := reportWrite(cell.Snapshot(), attempt{p.Slot, p.GetTxn(), "n1"}, status, time.Now())
+	cell.Release(p.Slot, task.Failed)
+	out, err := store.Commit(t.Context(), w)
+	if !ok || err != nil || out.Applied[0] != 0 {
+		t.Fatalf("a status after its attempt's end applied at %v (%v, %v)", out.Applied, ok, err)
+	}
+}
+
 // Of two reports of one attempt that wait, the one that is further on stays.
 func TestReportsKeepTheFurthest(t *testing.T) {
 	at := func(s task.State, message string) *ohmv1.Status { return &ohmv1.Status{State: s, Message: message} }

@@ -43,17 +43,18 @@ func TestToken(t *testing.T) {
 	wantCode(t, err, codes.Unauthenticated)
 }
 
-// silentStore answers no commit once it is told to be silent.
+// silentStore answers no commit once it is told to be silent, whatever its context says,
+// until it is released.
 type silentStore struct {
 	*memstore.Store
-	silent chan struct{}
+	silent, release chan struct{}
 }
 
 func (s *silentStore) Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error) {
 	select {
 	case <-s.silent:
-		<-ctx.Done()
-		return cellstate.Outcome{}, ctx.Err()
+		<-s.release
+		return cellstate.Outcome{}, cellstate.ErrUnreachable
 	default:
 		return s.Store.Commit(ctx, writes...)
 	}
@@ -61,8 +62,9 @@ func (s *silentStore) Commit(ctx context.Context, writes ...cellstate.Write) (ce
 
 // While the store does not answer, writes say so within a bounded time and reads go on.
 func TestSilentStore(t *testing.T) {
-	store := &silentStore{memstore.New(), make(chan struct{})}
-	w := serve(t, store.Store, func(c *server.Config) { c.Store, c.Limits.Store = store, 200*time.Millisecond })
+	store := &silentStore{memstore.New(), make(chan struct{}), make(chan struct{})}
+	w := serve(t, store.Store, func(c *server.Config) { c.Store, c.Limits.Store = store, 500*time.Millisecond })
+	t.Cleanup(func() { close(store.release) })
 	w.submit(celltest.Job{Name: "a"})
 	close(store.silent)
 	began := time.Now()

@@ -107,17 +107,21 @@ func (n *nodes) Session(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv
 }
 
 // hello waits for the hello that a session begins with, for a bounded time.
-func (g *gateway) hello(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage]) (hello *ohmv1.Hello, err error) {
-	heard := make(chan struct{})
-	g.streams.Go(func() {
-		defer close(heard)
-		hello, err = hear(stream)
+func (g *gateway) hello(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessage]) (*ohmv1.Hello, error) {
+	type first struct {
+		hello *ohmv1.Hello
+		err   error
+	}
+	heard := make(chan first, 1)
+	g.streams.Go(func() { // ends with the stream at the latest
+		hello, err := hear(stream)
+		heard <- first{hello, err}
 	})
 	late := time.NewTimer(g.server.cfg.Limits.Slow)
 	defer late.Stop()
 	select {
-	case <-heard:
-		return hello, err
+	case f := <-heard:
+		return f.hello, f.err
 	case <-late.C:
 		return nil, errSilent
 	case <-g.closing:

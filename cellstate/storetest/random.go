@@ -26,20 +26,26 @@ func Random(t *rapid.T, store cellstate.Store) {
 	ctx := context.Background()
 	w := &world{T: t, ctx: ctx, store: store, cell: celltest.New(t, store)}
 	w.start = w.cell.Snapshot()
-	for i := range 3 {
+	for i := range nodes {
 		w.cell.Node(celltest.Nodes(fmt.Sprint("n", i)).Draw(t, "node"))
+	}
+	for i := range jobs {
 		w.cell.Job(celltest.Jobs(fmt.Sprint("j", i)).Draw(t, "job"))
 	}
 	for range 2 {
 		w.views = append(w.views, &view{snapshot: w.cell.Snapshot()})
 	}
-	steps := []func(*view){w.commit, w.commit, w.commit, w.commit, w.sendLate, w.follow, w.follow, w.report, w.report, w.release, w.release, w.user, w.operator}
-	for range rapid.IntRange(1, 40).Draw(t, "steps") {
+	// The first kinds of steps are the most frequent, and what a failure shrinks to.
+	steps := []func(*view){w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.sendLate, w.report, w.release, w.release, w.user, w.operator}
+	for range length {
 		step := rapid.SampledFrom(steps).Draw(t, "step")
 		step(rapid.SampledFrom(w.views).Draw(t, "view"))
 	}
 	w.finish()
 }
+
+// The size of a random history: small enough that schedulers meet.
+const nodes, jobs, length = 2, 4, 40
 
 type world struct {
 	*rapid.T
@@ -56,6 +62,7 @@ type view struct {
 	snapshot *cellstate.Snapshot
 	missed   bool // an event, of which it does not know yet
 	late     [][]cellstate.Write
+	last     []*cellstate.Txn // of which the reply may be lost
 }
 
 // commit plans a random transaction on what the scheduler has seen; the request is sent at once,
@@ -64,9 +71,16 @@ func (w *world) commit(v *view) {
 	if len(slices.Collect(v.snapshot.Jobs())) == 0 {
 		return
 	}
-	w.txns++
-	txn := celltest.Txns(v.snapshot, fmt.Sprint(w.txns)).Draw(w.T, "txn")
-	plan := cellstate.MakePlan(v.snapshot, time.Unix(int64(w.txns), 0), []*cellstate.Txn{txn}, func(cellstate.ClaimRef) bool { return false })
+	txns := v.last
+	if rapid.IntRange(0, 5).Draw(w.T, "again") < 5 {
+		txns = nil
+	}
+	for range rapid.IntRange(1, 2).Draw(w.T, "txns") {
+		w.txns++
+		txns = append(txns, celltest.Txns(v.snapshot, cellstate.TxnID(fmt.Sprint("txn-", w.txns))).Draw(w.T, "txn"))
+	}
+	plan := cellstate.MakePlan(v.snapshot, time.Unix(int64(w.txns), 0), txns, func(cellstate.ClaimRef) bool { return false })
+	v.last = txns
 	how := rapid.SampledFrom([]string{"now", "now", "later", "twice"}).Draw(w.T, "sent")
 	if how != "later" {
 		w.send(plan.Writes)
@@ -106,6 +120,9 @@ func (w *world) follow(v *view) {
 }
 
 func (w *world) apply(v *view, b cellstate.Batch) {
+	if b.Revision <= v.snapshot.Revision() { // it has loaded again since
+		return
+	}
 	next, gaps, err := v.snapshot.Apply(b)
 	if err != nil {
 		w.Fatalf("apply: %v", err)
@@ -177,7 +194,7 @@ func (w *world) release(v *view) {
 
 // user submits, changes, stops or removes a job.
 func (w *world) user(*view) {
-	name := fmt.Sprint("j", rapid.IntRange(0, 2).Draw(w.T, "name"))
+	name := fmt.Sprint("j", rapid.IntRange(0, jobs-1).Draw(w.T, "name"))
 	j := w.cell.Snapshot().Job(celltest.Name(name))
 	switch {
 	case j == nil:
@@ -195,15 +212,21 @@ func (w *world) user(*view) {
 	}
 }
 
-// operator changes a node on what the view knows of it, which may be old.
+// operator changes a node, or a starving scheduler places a hold, on what the view knows of it, which may be old.
 func (w *world) operator(v *view) {
-	name := cellstate.NodeName(fmt.Sprint("n", rapid.IntRange(0, 2).Draw(w.T, "node")))
+	name := cellstate.NodeName(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(w.T, "node")))
 	n := v.snapshot.Node(name)
 	var rec cellstate.Record
-	if rapid.Bool().Draw(w.T, "resize") {
+	switch rapid.IntRange(0, 2).Draw(w.T, "change") {
+	case 0:
 		rec = cellstate.Record{Key: cellstate.NodeKey(name), Read: n.FactsRevision, Value: celltest.Nodes(string(name)).Draw(w.T, "facts").Proto()}
-	} else {
-		rec = cellstate.Record{Key: cellstate.IntentKey(name), Read: n.IntentRevision, Value: &ohmv1.Intent{Node: string(name), Ineligible: rapid.Bool().Draw(w.T, "ineligible")}}
+	case 1:
+		rec = cellstate.Record{Key: cellstate.IntentKey(name), Read: n.IntentRevision, Value: &ohmv1.Intent{Node: string(name), Ineligible: rapid.IntRange(0, 3).Draw(w.T, "ineligible") == 3}}
+	case 2:
+		w.txns++
+		id := fmt.Sprint("hold-", w.txns)
+		hold := &ohmv1.Hold{Node: string(name), Txn: id, Precedence: celltest.BatchLevel, Resources: &ohmv1.Resources{CpuMilli: 1000}}
+		rec = cellstate.Record{Key: cellstate.HoldKey(name, cellstate.TxnID(id)), Value: hold}
 	}
 	w.send([]cellstate.Write{cellstate.NodeWrite(name, n, rec)})
 }

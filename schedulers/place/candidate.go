@@ -16,9 +16,8 @@ type Candidate struct {
 
 	// broken is what the scorer found broken of the GPUs in an epoch of the demand;
 	// epoch 0: not asked since they changed.
-	broken            float64
-	brokenEpoch       uint64
-	capCPU, capMemory int64
+	broken      float64
+	brokenEpoch uint64
 }
 
 // GPU is a device of a candidate.

@@ -42,13 +42,14 @@ func (t *Table) refusals(k *class, asked []int) (why []refusal, refused int32) {
 		why = k.why
 	} else {
 		at := map[[2]string]int{}
-		for i := range t.candidates {
-			if asked == nil || slices.Contains(asked, i) {
+		if asked == nil {
+			for i := range t.candidates {
 				why = t.ask(k.Request, i, why, at)
 			}
-		}
-		if asked == nil {
 			k.why, k.explained = why, t.clock
+		}
+		for _, i := range slices.Compact(slices.Sorted(slices.Values(asked))) {
+			why = t.ask(k.Request, i, why, at)
 		}
 	}
 	for _, w := range why {
@@ -59,7 +60,7 @@ func (t *Table) refusals(k *class, asked []int) (why []refusal, refused int32) {
 
 // ask adds the refusal of one candidate, if there is one.
 func (t *Table) ask(q *Request, i int, why []refusal, at map[[2]string]int) []refusal {
-	for _, f := range t.filters {
+	for _, f := range t.Filters {
 		dimension, ok := f.Check(q, &t.candidates[i])
 		if ok {
 			continue
@@ -128,6 +129,9 @@ func (t *Table) detail(q *Request, w refusal) string {
 		return fmt.Sprintf("wanted: %s; node %s has %s", constraint(failed), node, has)
 	case string(cellstate.ReasonHold):
 		return fmt.Sprintf("room is held for a transaction that kept losing, such as on node %s", node)
+	}
+	if w.reason != string(cellstate.ReasonResources) {
+		return fmt.Sprintf("such as node %s", node)
 	}
 	switch w.dimension {
 	case "cpu":

@@ -17,8 +17,14 @@ type Round struct {
 	t        *Table
 	home     schedulers.Home
 	seed     uint64
-	requests map[*ohmv1.Group]*Request
+	requests map[group]*Request
 	taken    []taken
+}
+
+// group is what all tasks of one request have in common.
+type group struct {
+	job *cellstate.Job
+	of  *ohmv1.Group
 }
 
 // taken is a claim that stands in the overlay.
@@ -52,7 +58,7 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 // begin starts a round on the input's snapshot.
 func (t *Table) begin(in schedulers.Input) *Round {
 	t.follow(in.Snapshot)
-	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[*ohmv1.Group]*Request{}}
+	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}}
 	r.census(in.Work, 1)
 	t.learn()
 	return r
@@ -79,16 +85,26 @@ func (r *Round) census(work []schedulers.Work, times int) {
 
 // Request is what a task of the group asks for.
 func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
-	q := r.requests[g]
+	key := group{job, g}
+	q := r.requests[key]
 	if q == nil {
 		q = NewRequest(job, g)
-		r.requests[g] = q
+		r.requests[key] = q
 	}
 	return q
 }
 
-// awayPrice is what a node outside the home share costs, in thousandths of a GPU.
-const awayPrice = 300
+// What a node outside the home share costs, in thousandths of a GPU. With a price, and
+// not only when nothing at home fits, an instance leaves its share before it has to
+// strand GPUs there. Beyond the share, each instance has a part of the others' that it
+// takes first, so that two of them do not meet on the same node. Measured on openb with
+// three schedulers that see nothing of a round of 64 tasks: 95.6% of the GPUs and 0.055
+// conflicts per commit; 94.2% and 0.045 if they leave only when nothing fits; 95.5% and
+// 0.085 with one price for all others.
+const (
+	awayPrice = 300
+	farPrice  = 600
+)
 
 // Choose finds the best node for a request, by its number; load, if given, says of each
 // node how many tasks it had better not have more of: fewer come first, whatever the
@@ -119,10 +135,14 @@ func (r *Round) Choose(q *Request, load []int32) (node int, ok bool) {
 // score is what a node is worth to a class in this round; unfit if it does not fit.
 func (r *Round) score(k *class, i int) float64 {
 	score := r.t.score(k, i)
-	if r.home.Of > 1 && i%r.home.Of != r.home.Index {
-		score -= awayPrice
+	of := r.home.Of
+	switch {
+	case of < 2 || i%of == r.home.Index:
+		return score
+	case i/of%of == r.home.Index:
+		return score - awayPrice
 	}
-	return score
+	return score - farPrice
 }
 
 // Options are at most most nodes that fit, the best first, of each score only one:

@@ -10,8 +10,10 @@ import (
 // Table holds the candidates of a snapshot and what is remembered of them. It is used
 // by one Round at a time; another waits for its end.
 type Table struct {
-	filters []Filter
-	scorer  Scorer
+	// Filters and Scorer may be changed before the first round. A filter or scorer looks
+	// at nothing but what it is given: its answer is remembered until the node changes.
+	Filters []Filter
+	Scorer  Scorer
 
 	mu         sync.Mutex // guards all below; held through a round
 	snapshot   *cellstate.Snapshot
@@ -34,8 +36,8 @@ const maxClasses = 256
 
 // NewTable is an empty table with the filters and the scorer of the product.
 func NewTable() *Table {
-	t := &Table{filters: Filters(), classes: map[string]*class{}}
-	t.scorer = &LeastStranded{demand: &t.demand}
+	t := &Table{Filters: Filters(), classes: map[string]*class{}}
+	t.Scorer = &LeastStranded{demand: &t.demand}
 	t.demand.epoch = 1
 	t.reset()
 	return t
@@ -96,7 +98,7 @@ func (t *Table) update(i int, n *cellstate.Node) {
 	}
 	t.seen[i] = t.seen[i][:0]
 	for _, p := range n.Placements {
-		if len(p.GetGpus()) > 0 {
+		if g := p.GetGpus(); len(g) > 0 && g[0].GetMilli() > 0 {
 			s := seenPlacement(t.snapshot, p)
 			t.seen[i] = append(t.seen[i], s)
 			t.census.count(s, 1)
@@ -178,13 +180,13 @@ func (t *Table) score(k *class, i int) float64 {
 	}
 	if v.scored != t.demand.epoch {
 		v.scored = t.demand.epoch
-		v.score = t.scorer.Score(k.Request, t.candidates[i].without(k.Precedence))
+		v.score = t.Scorer.Score(k.Request, t.candidates[i].without(k.Precedence))
 	}
 	return v.score
 }
 
 func (t *Table) fits(r *Request, c *Candidate) bool {
-	for _, f := range t.filters {
+	for _, f := range t.Filters {
 		if _, ok := f.Check(r, c); !ok {
 			return false
 		}

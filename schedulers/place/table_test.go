@@ -10,6 +10,7 @@ import (
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/place/placetest"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 const gpuCell = `
@@ -106,5 +107,47 @@ func TestClasses(t *testing.T) {
 	}
 	if request(base, "100").Same(request(base, "101")) {
 		t.Error("two precedences are of one class")
+	}
+}
+
+// odd refuses every second candidate by name.
+type odd struct{}
+
+func (odd) Name() string { return "Odd" }
+func (odd) Check(_ *Request, c *Candidate) (string, bool) {
+	return "name", (c.Node.Name[1]-'0')%2 == 0
+}
+
+// emptiest prefers most free CPU.
+type emptiest struct{}
+
+func (emptiest) Name() string                           { return "emptiest" }
+func (emptiest) Score(_ *Request, c *Candidate) float64 { return float64(c.FreeCPU) }
+
+func TestOwnFilterAndScorer(t *testing.T) {
+	in := placetest.Input(t, "node n1 cpu=9\nnode n2 cpu=2\nnode n3 cpu=8\nnode n4 cpu=4\njob a kind=batch\ngroup g count=3 cpu=2")
+	table := NewTable()
+	table.Filters = append(table.Filters, odd{})
+	table.Scorer = emptiest{}
+	p, err := table.Each(context.Background(), in, func(r *Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
+		return r.Incremental(w, func(q *Request, _ reconcile.Need) (int, bool) { return r.Choose(q, nil) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "incremental\n  a/g/0 n4\n  a/g/1 n2\n  a/g/2 n4\n"
+	if got := placetest.Print(p); got != want {
+		t.Errorf("proposed\n%swant\n%s", got, want)
+	}
+	in = placetest.Input(t, "node n1 cpu=9\nnode n2 cpu=2\nnode n3 cpu=8\njob a kind=batch\ngroup g count=1 cpu=4")
+	p, err = table.Each(context.Background(), in, func(r *Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
+		return r.Incremental(w, func(q *Request, _ reconcile.Need) (int, bool) { return r.Choose(q, nil) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = "unplaced a/g 0 of 3 nodes\n  2 Odd name: such as node n1\n  1 Resources cpu: largest free: 2 of 4 cores on node n2\n"
+	if got := placetest.Print(p); got != want {
+		t.Errorf("proposed\n%swant\n%s", got, want)
 	}
 }

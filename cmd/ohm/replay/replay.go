@@ -60,11 +60,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	cell, err := startCell(ctx, c.Program, dir, nodesFile, c.Schedulers, c.Log)
+	cell, err := startCell(c.Program, dir, nodesFile, c.Schedulers, c.Log)
 	if err != nil {
 		return nil, err
 	}
-	defer cell.end()
+	defer cell.End()
 	store, err := etcdstore.Open(ctx, etcdstore.Config{
 		Endpoints: []string{cell.endpoint}, Sender: "replay", MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes,
 	})
@@ -154,7 +154,7 @@ func (p *player) until(ctx context.Context, done func(*cellstate.Snapshot) bool)
 		select {
 		case <-newer:
 		case <-timer.C:
-			if err := p.cell.alive(); err != nil {
+			if err := p.cell.Alive(); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -247,7 +247,7 @@ func (p *player) submit(ctx context.Context) error {
 		return nil
 	}
 	if _, err := p.client.Submit(ctx, &ohmv1.SubmitRequest{Jobs: batch, RequestId: ulid.Make().String()}); err != nil {
-		return errors.Join(fmt.Errorf("submitting %s and %d after it: %w", batch[0].GetName(), len(batch)-1, err), p.cell.alive())
+		return errors.Join(fmt.Errorf("submitting %s and %d after it: %w", batch[0].GetName(), len(batch)-1, err), p.cell.Alive())
 	}
 	for i := from; i < p.next; i++ {
 		p.waiting[i] = struct{}{}

@@ -1,0 +1,55 @@
+# Everything here needs Go, gcc, git and make; tools are pinned in go.mod.
+
+SHELL = bash
+.SHELLFLAGS = -euo pipefail -c
+.DEFAULT_GOAL = help
+MAKEFLAGS += --no-print-directory
+
+# make test PKG=./cellstate/...
+PKG ?= ./...
+# The race detector is slow, and tests share two cores with an etcd each.
+TESTFLAGS ?= -race -timeout 15m -p 2
+# Flags of hack/testtotals; .ci/run is stricter about what is skipped.
+TOTALSFLAGS ?=
+BENCHFLAGS ?= -benchtime 200ms -count 6
+
+.PHONY: help build test verify generate format lint architecture generated bench demo clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/ohm, the one binary
+	go build -o bin/ohm ./cmd/ohm
+
+test: ## all tests with the race detector, and their totals (PKG=./some/package for some)
+	@mkdir -p bin && go build -o bin/testtotals ./hack/testtotals
+	@go test -json $(TESTFLAGS) $(PKG) | bin/testtotals $(TOTALSFLAGS)
+
+verify: format lint generated architecture ## format, vet, lint, generated files, architecture
+
+format:
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w:" >&2; echo "$$unformatted" >&2; exit 1; fi
+
+lint:
+	go vet ./...
+	GOOS=darwin go vet ./cmd/ohm
+	go tool staticcheck ./...
+
+generated:
+	hack/verify-generated.sh
+
+architecture:
+	go test -count=1 -run 'Architecture|HouseRules|Documents' ./hack
+
+generate: ## the code of proto/, docs/cli and docs/job-file.md
+	hack/generate.sh
+
+bench: ## all benchmarks, for benchstat (PKG=./some/package for some; BENCHFLAGS)
+	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) $(PKG) | grep -Ev '^(PASS|ok|\?)'
+
+demo: build ## a cell on this machine, a job of each kind, a race, and a clean end
+	hack/demo.sh
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,29 @@
+package etcdstore
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/ohmcell/ohm/cellstate/etcdstore/embedded"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+func TestWhatAServerSaysOfItsStore(t *testing.T) {
+	unix, tcp := []string{"unix:///d/etcd.sock"}, []string{"a:2379", "b:2379"}
+	for _, row := range []struct {
+		name  string
+		given Config
+		said  *ohmv1.InfoResponse
+		want  Config
+	}{
+		{"an embedded etcd has its own limits", Config{Sender: "me"}, &ohmv1.InfoResponse{Cell: "c", Etcd: unix},
+			Config{Sender: "me", Cell: "c", Endpoints: unix, MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}},
+		{"an external one etcd's", Config{}, &ohmv1.InfoResponse{Cell: "c", Etcd: tcp}, Config{Cell: "c", Endpoints: tcp}},
+		{"what is given stays", Config{Cell: "x", Endpoints: tcp, MaxTxnOps: 500}, &ohmv1.InfoResponse{Cell: "c", Etcd: unix},
+			Config{Cell: "x", Endpoints: tcp, MaxTxnOps: 500}},
+	} {
+		if got := row.given.of(row.said); !reflect.DeepEqual(got, row.want) {
+			t.Errorf("%s: got %+v, want %+v", row.name, got, row.want)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Writes everything that is generated and committed below a folder: the code of proto/,
+# docs/cli and docs/job-file.md. Without an argument that is this repository.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+to=$(realpath "${1:-.}")
+tools=$(mktemp -d)
+trap 'rm -rf "$tools"' EXIT
+
+go build -o "$tools/" ./hack/protogen ./hack/jobfiledocs ./cmd/ohm
+if [ "$to" != "$PWD" ]; then
+	mkdir -p "$to/proto/ohm/v1"
+	cp go.mod go.sum "$to/" # in which protogen finds its plugins
+	cp proto/ohm/v1/*.proto "$to/proto/ohm/v1/"
+fi
+(cd "$to" && "$tools/protogen")
+mkdir -p "$to/docs/cli"
+"$tools/ohm" docs "$to/docs/cli"
+# This default depends on who asks; the pages must not.
+sed -i -E 's|(--data-dir .*)\(default "[^"]*"\)|\1(default /var/lib/ohm for root, else ~/.local/state/ohm)|' "$to"/docs/cli/*.md
+"$tools/jobfiledocs" >"$to/docs/job-file.md"
