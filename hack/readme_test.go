@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ohmcell/ohm/pkg/config"
 )
 
 // command is one command of a page, with what the page says that it prints.
@@ -96,31 +98,33 @@ func same(want []string, got string) bool {
 
 // reader is somebody who follows a page with a shell.
 type reader struct {
-	t      *testing.T
-	dir    string   // where they stand: the repository's examples, nothing else
-	env    []string // with ohm on the path
-	status int      // of the last command
-	cells  int
+	t       *testing.T
+	dir     string   // for the data of their cell; they stand at the repository's root
+	env     []string // with ohm on the path
+	address string   // of their cell, in place of the default one that pages name
+	status  int      // of the last command
 }
 
 func newReader(t *testing.T, program string) *reader {
 	t.Helper()
-	dir := t.TempDir()
-	examples, err := filepath.Abs("../examples")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(examples, filepath.Join(dir, "examples")); err != nil {
-		t.Fatal(err)
-	}
-	r := &reader{t: t, dir: dir}
+	r := &reader{t: t, dir: t.TempDir(), address: config.DefaultAddress}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "OHM_") && !strings.HasPrefix(e, "HOME=") && !strings.HasPrefix(e, "XDG_") && !strings.HasPrefix(e, "PATH=") {
 			r.env = append(r.env, e)
 		}
 	}
-	r.env = append(r.env, "HOME="+dir, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
+	// Go itself stays where it is.
+	r.env = append(r.env, "HOME="+r.dir, "GOPATH="+goEnv(t, "GOPATH"), "GOCACHE="+goEnv(t, "GOCACHE"), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
 	return r
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // do does one command and says what it printed.
@@ -129,10 +133,10 @@ func (r *reader) do(c command) string {
 	if strings.HasPrefix(c.text, "ohm dev") {
 		return r.dev(c.text)
 	}
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // also in a cleanup
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-c", fmt.Sprintf("(exit %d)\n%s", r.status, c.text))
-	cmd.Dir, cmd.Env = r.dir, r.env
+	cmd := exec.CommandContext(ctx, "bash", "-c", fmt.Sprintf("(exit %d)\n%s", r.status, strings.ReplaceAll(c.text, config.DefaultAddress, r.address)))
+	cmd.Dir, cmd.Env = "..", r.env
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
@@ -146,10 +150,8 @@ func (r *reader) do(c command) string {
 // later command speak to it.
 func (r *reader) dev(text string) string {
 	r.t.Helper()
-	r.cells++
-	data := filepath.Join(r.dir, fmt.Sprintf("cell-%d", r.cells))
-	cmd := exec.Command("bash", "-c", "exec "+text+` --data-dir "$0" --address 127.0.0.1:0 --node laptop`, data)
-	cmd.Dir, cmd.Env = r.dir, r.env
+	cmd := exec.Command("bash", "-c", "exec "+text+` --data-dir "$0" --address 127.0.0.1:0 --node laptop`, filepath.Join(r.dir, "cell"))
+	cmd.Dir, cmd.Env = "..", r.env
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
@@ -184,6 +186,7 @@ func (r *reader) dev(text string) string {
 	select {
 	case line := <-first:
 		if address, ready := strings.CutPrefix(strings.TrimSpace(line), "ready "); ready {
+			r.address = address
 			r.env = append(r.env, "OHM_ADDRESS="+address)
 		}
 		return line

@@ -96,7 +96,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Keeper{cfg: cfg, log: cfg.Log.Named("keeper")}
+	return &Keeper{cfg: cfg, log: cfg.Log}
 }
 
 // Leads says whether this keeper is the leader now, as far as it knows.

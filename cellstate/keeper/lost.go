@@ -21,9 +21,12 @@ type liveness struct {
 	limits Limits
 	since  time.Time // of this leadership
 	looked bool      // at the cell at least once
-	braked time.Time // when too many were last unseen; the others get LostAfter from there
-	unseen map[cellstate.NodeName]absence
-	next   time.Time // when there may be more to say; zero: never
+	// tooMany says that too many were unseen at the last look, braked until when they
+	// were: those that are still unseen then get LostAfter from there.
+	tooMany bool
+	braked  time.Time
+	unseen  map[cellstate.NodeName]absence
+	next    time.Time // when there may be more to say; zero: never
 }
 
 // absence is the time for which a node has been without a session.
@@ -70,9 +73,10 @@ func (l *liveness) judge(s *cellstate.Snapshot, now time.Time) (lost []*cellstat
 	}
 	l.unseen, l.looked, l.next = unseen, true, time.Time{}
 	tooMany := counted >= l.limits.BrakeNodes && counted*100 > total*l.limits.BrakePercent
-	if tooMany {
+	if tooMany || l.tooMany { // until now: nobody has looked in between
 		l.braked = now
 	}
+	l.tooMany = tooMany
 	for _, n := range gone {
 		due := later(unseen[n.Name].since.Add(l.limits.LostAfter), l.since.Add(l.limits.Grace))
 		overdue := !now.Before(due)

@@ -30,7 +30,7 @@ func Random(t *rapid.T, store cellstate.Store) {
 		w.cell.Node(celltest.Nodes(fmt.Sprint("n", i)).Draw(t, "node"))
 	}
 	for i := range jobs {
-		w.cell.Job(celltest.Jobs(fmt.Sprint("j", i)).Draw(t, "job"))
+		w.submit(i)
 	}
 	for range 2 {
 		w.views = append(w.views, &view{snapshot: w.cell.Snapshot()})
@@ -45,7 +45,7 @@ func Random(t *rapid.T, store cellstate.Store) {
 }
 
 // The size of a random history: small enough that schedulers meet.
-const nodes, jobs, length = 2, 4, 40
+const nodes, jobs, length = 2, 4, 100
 
 type world struct {
 	*rapid.T
@@ -192,15 +192,26 @@ func (w *world) release(v *view) {
 	}
 }
 
+// submit submits job i or a new version of it. Each job has a precedence of its own, so
+// that evictions have chains, and all but the last belong to one scheduler.
+func (w *world) submit(i int) {
+	j := celltest.Jobs(fmt.Sprint("j", i)).Draw(w.T, "job")
+	j.Precedence, j.Kind = 100*i, "batch"
+	if i == jobs-1 {
+		j.Kind = "service"
+	}
+	w.cell.Job(j)
+}
+
 // user submits, changes, stops or removes a job.
 func (w *world) user(*view) {
-	name := fmt.Sprint("j", rapid.IntRange(0, jobs-1).Draw(w.T, "name"))
-	j := w.cell.Snapshot().Job(celltest.Name(name))
+	i := rapid.IntRange(0, jobs-1).Draw(w.T, "job")
+	j := w.cell.Snapshot().Job(celltest.Name(fmt.Sprint("j", i)))
 	switch {
 	case j == nil:
-		w.cell.Job(celltest.Jobs(name).Draw(w.T, "job"))
+		w.submit(i)
 	case rapid.Bool().Draw(w.T, "change"):
-		w.cell.Job(celltest.Jobs(name).Draw(w.T, "job"))
+		w.submit(i)
 	case j.Live():
 		w.cell.Mark(j.Name, func(j *ohmv1.Job) { j.Stopped = true })
 	case !slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }):

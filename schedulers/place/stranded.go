@@ -14,18 +14,20 @@ import "slices"
 // A shape is a way to ask for GPUs (number, share, models) and weighs as much as it is
 // frequent; C and M are the CPU and memory that go with a thousandth of a GPU in the
 // mean of all tasks seen. The first part is GPU of which the pieces are too small or of
-// the wrong model, the second GPU beside which the CPU or the memory has run out. It is
-// negative cost, a gain, to put a task with little CPU where CPU is short.
+// the wrong model, the second GPU beside which the CPU or the memory has run out. A
+// task with little CPU is a gain where CPU is short.
 //
 // The prices: opening an empty node of many GPUs; the chosen devices' model, where other
 // tasks need it by name; a task without GPUs on a node that still has some. fit, worth
 // a few thousandths, is the part of CPU and memory that stays free: best fit among equals.
 //
 // The first sum is fragmentation as in "Beware of Fragmentation: Scheduling GPU-Sharing
-// Workloads with Fragmentation Gradient Descent" (Weng et al., USENIX ATC 2023, section
-// 4), without its test of each shape's CPU and memory; the second part, which counts how
-// many GPUs they can serve and not only whether they serve one, takes the place of that
-// test. openb_test.go measures both on the paper's own cell.
+// Workloads with Fragmentation Gradient Descent" (FGD; Weng et al., USENIX ATC 2023),
+// without its test of each shape's CPU and memory; the second part, which counts how many
+// GPUs they can serve and not only whether they serve one, takes the place of that test.
+// In trials on openb (see TestOpenb) this allocates 95.7% of the GPUs, and 94.0% with that
+// test in the place of the second part; to count how often each shape fits beside its own
+// CPU and memory gave 93 to 95.3%, the more the less it costs to open an empty node.
 type LeastStranded struct{ demand *demand }
 
 // Prices in thousandths of a GPU.

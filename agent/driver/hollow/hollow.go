@@ -5,8 +5,8 @@
 // costs no process, no goroutine and no timer. It runs until it is stopped; its environment
 // may ask for more:
 //
-//	OHM_HOLLOW_SECONDS  it ends by itself after so many seconds ("0.5")
-//	OHM_HOLLOW_EXIT     with this exit code, 0 to 255; default 0
+//	HOLLOW_SECONDS  it ends by itself after so many seconds ("0.5")
+//	HOLLOW_EXIT     with this exit code, 0 to 255; default 0
 //
 // Its command is never looked at. Any signal that would end a process without a handler
 // ends it. The driver's value is the machine: an agent that starts again finds its tasks
@@ -32,8 +32,8 @@ import (
 
 // The environment that a hollow task obeys.
 const (
-	EnvSeconds = "OHM_HOLLOW_SECONDS"
-	EnvExit    = "OHM_HOLLOW_EXIT"
+	EnvSeconds = "HOLLOW_SECONDS"
+	EnvExit    = "HOLLOW_EXIT"
 )
 
 // maxSeconds is what a time.Duration can hold.

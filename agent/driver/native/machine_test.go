@@ -245,7 +245,10 @@ func TestFullDiskHidesNoExit(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	p.start(t, "one", "sh", "-c", "cat /dev/zero >fill; echo x >>fill || exit 42")
+	p.start(t, "one", "sh", "-c", "until [ -e go ]; do sleep 0.02; done; cat /dev/zero >fill; echo x >>fill || exit 42")
+	if err := os.WriteFile(filepath.Join(p.folder("one"), scratchDir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	drivertest.Eventually(t, "it has ended", func() bool {
 		return task.Ended(must2(p.Observe(t.Context(), "one"))(t).State)
 	})

@@ -30,6 +30,10 @@
 // Tasks share the node's file system and network. Where they have namespaces (pid,
 // mount, uts, ipc), mounts of the node reach them and theirs do not reach the node.
 //
+// What cannot be had: shims stay in the agent's own cgroup, so a service manager must end the
+// agent alone (systemd: KillMode=process); and without cgroups a task that loses shim and init
+// in the same moment may leave processes that nobody can tell from others.
+//
 // Limits are cgroup limits: memory is hard, the number of processes is bounded, cpu is a
 // weight: under pressure tasks share in proportion to what they asked for, and an idle core
 // may be used by whoever wants it. GPUs are told to a task in its environment only.

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// With these in its environment the test's own binary is an etcd on that folder, at that
+// address.
+const (
+	etcdDirVar = "E2E_ETCD_DIR"
+	etcdURLVar = "E2E_ETCD_URL"
+)
+
+// etcdMain is an etcd with etcd's own limits. It ends when it is killed.
+func etcdMain(dir, address string) int {
+	client, err := url.Parse(address)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	peer := url.URL{Scheme: "http", Host: "localhost:2380"} // one member: nobody listens there
+	cfg := embed.NewConfig()
+	cfg.Dir, cfg.LogLevel = dir, "error"
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, []url.URL{peer}
+	cfg.InitialCluster = cfg.Name + "=" + peer.String()
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	<-server.Server.ReadyNotify()
+	fmt.Println("ready", address)
+	fmt.Fprintln(os.Stderr, <-server.Err())
+	return 1
+}
+
+// startEtcd starts an etcd in a process of its own.
+func startEtcd(t *testing.T, dir, address string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = environment(etcdDirVar+"="+dir, etcdURLVar+"=http://"+address)
+	p := spawn(t, cmd)
+	p.word("ready")
+	return p
+}
+
+// freeAddress is a loopback address that was free just now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// The cell's etcd dies and comes back: tasks go on, the command line says that the cell
+// is not there, and afterwards everything goes on where it was.
+func TestEtcdGoesAway(t *testing.T) {
+	t.Parallel()
+	dir, notes, address := shortDir(t), shortDir(t), freeAddress(t)
+	etcd := startEtcd(t, filepath.Join(dir, "etcd"), address)
+	server := start(t, "ohm", "server", "--etcd", address, "--address", "127.0.0.1:0")
+	c := client{t, server.word("ready")}
+	start(t, "ohm", "scheduler", "--policy", "batch,service", "--address", c.address)
+	t.Cleanup(func() { endTasks(t, dir) })
+	start(t, "ohm", "agent", "--address", c.address, "--data-dir", dir, "--node", "here")
+	c.run(service("svc", 1, notes))
+	pid := c.tasks("svc")["svc/main/0"].Pid
+	was := alive(t, pid)
+
+	etcd.kill()
+	hello := c.job(batch("hello", 2))
+	a := c.try("run", hello)
+	if a.code != 3 || a.took > 10*time.Second {
+		t.Errorf("run: exit code %d after %v", a.code, a.took)
+	}
+	if !strings.Contains(a.stderr, "could not answer") || !strings.Contains(a.stderr, "store") {
+		t.Errorf("run says: %s", a.stderr)
+	}
+	if got := alive(t, pid); got != was {
+		t.Errorf("the task was %s, now it is %s", was, got)
+	}
+
+	startEtcd(t, filepath.Join(dir, "etcd"), address)
+	within(t, patience, "a job can be submitted again", func() bool { return c.try("run", hello).code == 0 })
+	within(t, patience, "the new job succeeds", func() bool { return c.status("hello").State == "Succeeded" })
+	v := c.tasks("svc")["svc/main/0"]
+	if got := alive(t, v.Pid); got != was || v.Attempt != 1 || starts(t, notes, "svc", 0) != 1 {
+		t.Errorf("the task was %s, now it is %s, attempt %d, started %d times", was, got, v.Attempt, starts(t, notes, "svc", 0))
+	}
+	c.ohm("stop", "--all", "--wait", "--timeout", patience.String())
+	nothingLeft(t, dir, pid)
+	c.ohm("audit")
+}

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kill -9 of a whole cell with tasks running, then a new start on the same data dir:
+// the same processes go on, nothing is started twice, and after a stop nothing is left.
+func TestKillDevAndRestart(t *testing.T) {
+	t.Parallel()
+	dir, notes := shortDir(t), shortDir(t)
+	d := startDev(t, dir)
+	d.run(service("svc", 2, notes))
+	d.ohm("run", d.job(fmt.Sprintf(`
+job: work
+kind: batch
+retries: 3
+groups:
+  - name: main
+    cpu: 10m
+    memory: 16Mi
+    command: [sh, -c, "echo started >> %[1]s/work-0; until [ -e %[1]s/go ]; do sleep 0.2; done; echo done"]
+`, notes)))
+	within(t, patience, "the batch task runs", func() bool { return d.tasks("work")["work/main/0"].State == "Running" })
+	before := map[string]string{}
+	var running []int
+	for _, job := range []string{"svc", "work"} {
+		for name, v := range d.tasks(job) {
+			before[name] = alive(t, v.Pid)
+			running = append(running, v.Pid)
+		}
+	}
+	d.kill()
+
+	d = d.again()
+	for _, job := range []string{"svc", "work"} {
+		for name, v := range d.tasks(job) {
+			if got := alive(t, v.Pid); got != before[name] || v.Attempt != 1 || v.State != "Running" {
+				t.Errorf("%s was process %s, now it is %s, attempt %d, %s", name, before[name], got, v.Attempt, v.State)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(notes, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	within(t, patience, "the batch job succeeds", func() bool { return d.status("work").State == "Succeeded" })
+	if v := d.tasks("work")["work/main/0"]; v.Attempt != 1 || v.Cause != "exited 0" {
+		t.Errorf("the batch task ended with attempt %d, %s", v.Attempt, v.Cause)
+	}
+	if got := d.ohm("logs", "work"); got != "done\n" {
+		t.Errorf("its output is %q", got)
+	}
+	for job, count := range map[string]int{"svc": 2, "work": 1} {
+		for i := range count {
+			if n := starts(t, notes, job, i); n != 1 {
+				t.Errorf("task %d of %s was started %d times", i, job, n)
+			}
+		}
+	}
+	d.ohm("stop", "--all", "--wait", "--timeout", patience.String())
+	nothingLeft(t, dir, running...)
+	d.ohm("audit")
+	if code := d.terminate(); code != 0 {
+		t.Errorf("the cell ended with %d", code)
+	}
+	if groups := cgroups(t, dir); len(groups) > 0 {
+		t.Errorf("control groups are left: %v", groups)
+	}
+}
+
+// Field case 61: ten tasks outlive their cell; the job is stopped once there is one
+// again, and nothing of them is left.
+func TestCase61(t *testing.T) {
+	t.Parallel()
+	dir, notes := shortDir(t), shortDir(t)
+	d := startDev(t, dir)
+	d.run(service("ten", 10, notes))
+	var running []int
+	for _, v := range d.tasks("ten") {
+		alive(t, v.Pid)
+		running = append(running, v.Pid)
+	}
+	if len(running) != 10 {
+		t.Fatalf("%d tasks run", len(running))
+	}
+	d.kill()
+	d = d.again()
+	d.ohm("stop", "ten", "--wait", "--timeout", patience.String())
+	nothingLeft(t, dir, running...)
+}
+
+// SIGTERM ends a cell cleanly, leaves the tasks, and says so.
+func TestSigtermLeavesTasks(t *testing.T) {
+	t.Parallel()
+	dir, notes := shortDir(t), shortDir(t)
+	d := startDev(t, dir)
+	d.run(service("svc", 2, notes))
+	before := map[string]string{}
+	var running []int
+	for name, v := range d.tasks("svc") {
+		before[name] = alive(t, v.Pid)
+		running = append(running, v.Pid)
+	}
+	if code := d.terminate(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	said := d.stderr()
+	for _, want := range []string{"2 tasks go on running", "`ohm stop --all`"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("stderr does not say %q:\n%s", want, said)
+		}
+	}
+	for _, pid := range running {
+		alive(t, pid)
+	}
+	d = d.again()
+	for name, v := range d.tasks("svc") {
+		if got := alive(t, v.Pid); got != before[name] {
+			t.Errorf("%s was process %s, now it is %s", name, before[name], got)
+		}
+	}
+	d.ohm("stop", "--all", "--wait", "--timeout", patience.String())
+	nothingLeft(t, dir, running...)
+	if code := d.terminate(); code != 0 || strings.Contains(d.stderr(), "go on running") {
+		t.Errorf("exit code %d after the stop, stderr:\n%s", code, d.stderr())
+	}
+}
