@@ -2,7 +2,6 @@ package cellstate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,7 +18,7 @@ func NewSnapshot(at Revision, records []Change, fences map[NodeName]Revision) (*
 	if err != nil {
 		return nil, err
 	}
-	a := newApplier(&Snapshot{db: db})
+	a := newApplier(&Snapshot{db: db, jobs: newJobTable()})
 	for _, c := range records {
 		a.change(c)
 	}
@@ -50,98 +49,137 @@ func (s *Snapshot) Apply(b Batch) (next *Snapshot, gaps []NodeName, err error) {
 	return next, chain.gaps, err
 }
 
-// applier collects the rows that a batch touches, each copied once.
+// applier makes the next snapshot. It writes only to rows and pages that carry its stamp.
 type applier struct {
-	next       *Snapshot
-	txn        *memdb.Txn
-	nodes      map[NodeName]*Node
-	jobs       map[JobName]*Job
-	tasks      map[Slot]*Task
-	schedulers map[string]*Scheduler
-	placed     map[NodeName]map[Slot]*Placement // nodes whose placements change
-	err        error
+	next  *Snapshot
+	txn   *memdb.Txn
+	stamp uint64
+	nodes []*Node            // touched
+	added map[NodeName]*Node // of them, those that are not in the table yet
+	jobs  []*Job             // touched
+	used  map[*Node]bool     // touched, and to be charged anew
+	err   error
 }
 
 func newApplier(from *Snapshot) *applier {
 	next := *from
-	next.db = from.db.Snapshot()
-	return &applier{
-		next: &next, txn: next.db.Txn(true),
-		nodes: map[NodeName]*Node{}, jobs: map[JobName]*Job{}, tasks: map[Slot]*Task{},
-		schedulers: map[string]*Scheduler{}, placed: map[NodeName]map[Slot]*Placement{},
-	}
+	next.stamp++
+	return &applier{next: &next, stamp: next.stamp, added: map[NodeName]*Node{}, used: map[*Node]bool{}}
 }
 
-// row copies the stored row once a batch, or makes a new one.
-func row[K comparable, T any](a *applier, seen map[K]*T, key K, table, id string, fresh func() *T) *T {
-	if r := seen[key]; r != nil {
-		return r
+// rest is the transaction on the rows that are not on the placement path.
+func (a *applier) rest() *memdb.Txn {
+	if a.txn == nil {
+		a.next.db = a.next.db.Snapshot()
+		a.txn = a.next.db.Txn(true)
 	}
-	raw, err := a.txn.First(table, "id", id)
-	if err != nil {
-		a.err = err
-	}
-	r := fresh()
-	if raw != nil {
-		*r = *raw.(*T)
-	}
-	seen[key] = r
-	return r
+	return a.txn
 }
 
 func (a *applier) node(name NodeName) *Node {
-	return row(a, a.nodes, name, "nodes", string(name), func() *Node { return &Node{Name: name} })
+	n := a.next.nodes.get(name)
+	if n == nil {
+		n = a.added[name]
+	}
+	if n != nil && n.stamp == a.stamp {
+		return n
+	}
+	fresh := &Node{Name: name, used: &Usage{}}
+	if n == nil {
+		a.added[name] = fresh
+	} else {
+		*fresh = *n
+		a.next.nodes.set(fresh, a.stamp)
+	}
+	fresh.stamp = a.stamp
+	a.nodes = append(a.nodes, fresh)
+	return fresh
 }
 
 func (a *applier) job(name JobName) *Job {
-	if j := a.jobs[name]; j != nil {
+	j := a.next.jobs.get(name)
+	if j != nil && j.stamp == a.stamp {
 		return j
 	}
-	j := row(a, a.jobs, name, "jobs", name.String(), func() *Job { return &Job{Name: name} })
-	j.Tasks = slices.Clone(j.Tasks)
-	return j
+	fresh := &Job{Name: name}
+	if j != nil {
+		*fresh = *j
+		fresh.Tasks = slices.Clone(j.Tasks)
+	}
+	fresh.stamp = a.stamp
+	a.next.jobs.set(fresh, a.stamp)
+	a.jobs = append(a.jobs, fresh)
+	return fresh
 }
 
 func (a *applier) scheduler(name string) *Scheduler {
-	if s := a.schedulers[name]; s != nil {
-		return s
+	fresh := &Scheduler{Name: name}
+	if raw, err := a.rest().First("schedulers", "id", name); err != nil {
+		a.err = err
+	} else if raw != nil {
+		*fresh = *raw.(*Scheduler)
+		fresh.Instances = slices.Clone(fresh.Instances)
 	}
-	s := row(a, a.schedulers, name, "schedulers", name, func() *Scheduler { return &Scheduler{Name: name} })
-	s.Instances = slices.Clone(s.Instances)
-	return s
+	return fresh
+}
+
+func (a *applier) putScheduler(s *Scheduler) {
+	a.put("schedulers", s, s.Record == nil && len(s.Instances) == 0)
 }
 
 func (a *applier) task(slot Slot) *Task {
-	if t := a.tasks[slot]; t != nil {
-		return t
-	}
 	j := a.job(slot.JobName())
 	i, ok := j.find(slot)
 	if !ok {
-		j.Tasks = slices.Insert(j.Tasks, i, &Task{Slot: slot})
-	} else {
+		j.Tasks = slices.Insert(j.Tasks, i, &Task{Slot: slot, stamp: a.stamp})
+	} else if j.Tasks[i].stamp != a.stamp {
 		copied := *j.Tasks[i]
+		copied.stamp = a.stamp
 		j.Tasks[i] = &copied
 	}
-	a.tasks[slot] = j.Tasks[i]
 	return j.Tasks[i]
 }
 
-// place puts p on its node or, if it is nil, takes the slot off the node.
-func (a *applier) place(name NodeName, slot Slot, p *Placement) {
-	on := a.placed[name]
-	if on == nil {
-		on = map[Slot]*Placement{}
-		for _, p := range a.node(name).Placements {
-			on[p.Slot] = p
-		}
-		a.placed[name] = on
-	}
-	if p == nil {
-		delete(on, slot)
+// place puts p on its node or, if it is nil, takes old off it.
+func (a *applier) place(old, p *Placement) {
+	var name string
+	var slot Slot
+	if p != nil {
+		name, slot = p.GetNode(), p.Slot
 	} else {
-		on[slot] = p
+		name, slot = old.GetNode(), old.Slot
 	}
+	n := a.node(NodeName(name))
+	if _, begun := a.used[n]; !begun {
+		a.used[n] = false
+		n.Placements = append(make([]*Placement, 0, len(n.Placements)+4), n.Placements...)
+		copied := *n.used
+		n.used = &copied // its maps are shared still: what concerns them is charged anew
+	}
+	i, ok := slices.BinarySearchFunc(n.Placements, slot, func(p *Placement, s Slot) int { return p.Slot.Compare(s) })
+	if ok {
+		a.charge(n, n.Placements[i], -1)
+		n.Placements = slices.Delete(n.Placements, i, i+1)
+	}
+	if p != nil {
+		n.Placements = slices.Insert(n.Placements, i, p)
+		a.charge(n, p, 1)
+	}
+}
+
+// charge adds a placement to what its node is charged with, or takes it off.
+func (a *applier) charge(n *Node, p *Placement, times int64) {
+	evicts := p.GetEvictedBy() != "" || len(p.GetVictims()) > 0
+	if evicts {
+		n.evictions += int(times)
+	}
+	if evicts || n.evictions > 0 || len(p.GetGpus())+len(p.GetPorts()) > 0 {
+		a.used[n] = true
+	}
+	r := p.GetResources()
+	n.used.CPUMilli += times * r.GetCpuMilli()
+	n.used.MemoryBytes += times * r.GetMemoryBytes()
+	n.used.DiskBytes += times * r.GetDiskBytes()
 }
 
 func value[T proto.Message](c Change) T {
@@ -169,13 +207,13 @@ func (a *applier) change(c Change) {
 	case KindPlacement:
 		t := a.task(k.Slot)
 		if old := t.Placement; old != nil {
-			a.place(NodeName(old.GetNode()), k.Slot, nil)
+			a.place(old, nil)
 			room()
 		}
 		t.Placement = nil
 		if p := value[*ohmv1.Placement](c); p != nil {
 			t.Placement = &Placement{Placement: p, Slot: k.Slot, Revision: rev}
-			a.place(NodeName(p.GetNode()), k.Slot, t.Placement)
+			a.place(nil, t.Placement)
 		}
 		a.touchJobs(c)
 	case KindStatus:
@@ -214,7 +252,9 @@ func (a *applier) change(c Change) {
 		}
 		room()
 	case KindScheduler:
-		a.scheduler(k.Name).Record = value[*ohmv1.Scheduler](c)
+		s := a.scheduler(k.Name)
+		s.Record = value[*ohmv1.Scheduler](c)
+		a.putScheduler(s)
 	case KindInstance:
 		s := a.scheduler(k.Name)
 		s.Instances = slices.DeleteFunc(s.Instances, func(i Instance) bool { return i.GetInstance() == k.ID })
@@ -222,6 +262,7 @@ func (a *applier) change(c Change) {
 			s.Instances = append(s.Instances, Instance{SchedulerInstance: i, Revision: rev})
 			slices.SortFunc(s.Instances, func(x, y Instance) int { return strings.Compare(x.GetInstance(), y.GetInstance()) })
 		}
+		a.putScheduler(s)
 	case KindConflict:
 		a.put("conflicts", &conflictRow{id: k.Name + "/" + k.ID, record: value[*ohmv1.Conflict](c)}, c.Deleted)
 	case KindMeta:
@@ -238,11 +279,11 @@ func (a *applier) touchJobs(c Change) { a.next.jobsRevision = max(a.next.jobsRev
 func (a *applier) put(table string, row any, gone bool) {
 	var err error
 	if gone {
-		if err = a.txn.Delete(table, row); err == memdb.ErrNotFound {
+		if err = a.rest().Delete(table, row); err == memdb.ErrNotFound {
 			err = nil
 		}
 	} else {
-		err = a.txn.Insert(table, row)
+		err = a.rest().Insert(table, row)
 	}
 	if err != nil && a.err == nil {
 		a.err = fmt.Errorf("snapshot table %s: %w", table, err)
@@ -250,31 +291,41 @@ func (a *applier) put(table string, row any, gone bool) {
 }
 
 func (a *applier) finish(at Revision) (*Snapshot, error) {
-	for name, on := range a.placed {
-		n := a.node(name)
-		n.Placements = slices.SortedFunc(maps.Values(on), func(x, y *Placement) int { return x.Slot.Compare(y.Slot) })
-		n.used = nil
-	}
+	gone := false
 	for _, n := range a.nodes {
-		if n.used == nil {
+		if a.used[n] {
 			n.used = charge(n.Placements)
 		}
-		// A fence is never deleted, so a node that goes keeps a row that knows it.
-		a.put("nodes", n, n.Facts == nil && n.Intent == nil && n.Alive == nil && n.Fence == 0 && len(n.Placements)+len(n.Holds) == 0)
+		gone = gone || n.empty()
+	}
+	if len(a.added) > 0 || gone {
+		var rows []*Node
+		for n := range a.next.nodes.all() {
+			if !n.empty() {
+				rows = append(rows, n)
+			}
+		}
+		for _, n := range a.added {
+			if !n.empty() {
+				rows = append(rows, n)
+			}
+		}
+		a.next.nodes = newNodeTable(rows, a.stamp)
 	}
 	for _, j := range a.jobs {
 		j.Tasks = slices.DeleteFunc(j.Tasks, func(t *Task) bool {
 			return t.Placement == nil && t.Status == nil && len(t.Ended) == 0
 		})
-		a.put("jobs", j, j.Record == nil && j.Waiting == nil && len(j.Tasks) == 0)
-	}
-	for _, s := range a.schedulers {
-		a.put("schedulers", s, s.Record == nil && len(s.Instances) == 0)
+		if j.Record == nil && j.Waiting == nil && len(j.Tasks) == 0 {
+			a.next.jobs.remove(j.Name, a.stamp)
+		}
 	}
 	if a.err != nil {
 		return nil, a.err
 	}
-	a.txn.Commit()
+	if a.txn != nil {
+		a.txn.Commit()
+	}
 	a.next.revision = max(a.next.revision, at)
 	return a.next, nil
 }

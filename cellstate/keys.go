@@ -101,7 +101,8 @@ type Parsed struct {
 
 // Parse takes k apart. A key that this release does not understand has KindUnknown.
 func (k Key) Parse() Parsed {
-	p := strings.Split(string(k), "/")
+	var parts [8]string
+	p := splitKey(string(k), parts[:0])
 	switch {
 	case p[0] == "tasks" && len(p) >= 6:
 		return parseTask(p)
@@ -127,6 +128,17 @@ func (k Key) Parse() Parsed {
 		return Parsed{Kind: KindMeta, Name: strings.Join(p[1:], "/")}
 	}
 	return Parsed{}
+}
+
+// splitKey is strings.Split by slashes into a slice of the caller's.
+func splitKey(k string, into []string) []string {
+	for {
+		i := strings.IndexByte(k, '/')
+		if i < 0 {
+			return append(into, k)
+		}
+		into, k = append(into, k[:i]), k[i+1:]
+	}
 }
 
 // parseTask takes tasks/<ns>/<job>/<group>/<index>@<version>/<what>[/<attempt>] apart.

@@ -29,36 +29,20 @@ func (f index[T]) PrefixFromArgs(args ...any) ([]byte, error) {
 	return nil, fmt.Errorf("an index takes one string, not %v", args)
 }
 
-func table[T any](name string, id index[T], more ...*memdb.IndexSchema) *memdb.TableSchema {
-	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
+func table[T any](name string, id index[T]) *memdb.TableSchema {
+	return &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
 		"id": {Name: "id", Unique: true, Indexer: id},
 	}}
-	for _, m := range more {
-		t.Indexes[m.Name] = m
-	}
-	return t
 }
 
-// newDB is an empty database with a row for each node, job, scheduler, conflict and
-// meta record.
+// newDB is an empty database for what is looked up by several keys and changes rarely.
 func newDB() (*memdb.MemDB, error) {
-	// Done jobs have no scheduler any more, so that a scheduler's walk costs nothing for them.
-	scheduler := index[Job](func(j *Job) string {
-		if j.Record.GetDone() != nil {
-			return ""
-		}
-		return j.Record.GetSpec().GetScheduler()
-	})
-	tables := []*memdb.TableSchema{
-		table("nodes", func(n *Node) string { return string(n.Name) }),
-		table("jobs", func(j *Job) string { return j.Name.String() },
-			&memdb.IndexSchema{Name: "scheduler", AllowMissing: true, Indexer: scheduler}),
+	schema := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
+	for _, t := range []*memdb.TableSchema{
 		table("schedulers", func(s *Scheduler) string { return s.Name }),
 		table("conflicts", func(c *conflictRow) string { return c.id }),
 		table("meta", func(m *metaRow) string { return m.name }),
-	}
-	schema := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
-	for _, t := range tables {
+	} {
 		schema.Tables[t.Name] = t
 	}
 	return memdb.NewMemDB(schema)

@@ -16,7 +16,10 @@ type Snapshot struct {
 	roomRevision Revision
 	jobsRevision Revision
 	incarnation  string
-	db           *memdb.MemDB // rows below; never written to once published
+	stamp        uint64    // of the batch that made it
+	nodes        nodeTable // the placement path: persistent tables
+	jobs         jobTable
+	db           *memdb.MemDB // all other rows; never written to once published
 }
 
 // Placement is a row: a live placement and the revision of its record.
@@ -48,11 +51,19 @@ type Node struct {
 	Placements     []*Placement // by slot
 	Holds          []*Hold      // by transaction
 
-	used *Usage
+	used      *Usage
+	evictions int // placements that evict or are evicted
+	stamp     uint64
 }
 
 // Used is what the node is charged with (L5), holds left out. Read only.
 func (n *Node) Used() *Usage { return n.used }
+
+// empty says that nothing is known of the node. A fence is never deleted, so a node that
+// goes keeps a row that knows it.
+func (n *Node) empty() bool {
+	return n.Facts == nil && n.Intent == nil && n.Alive == nil && n.Fence == 0 && len(n.Placements)+len(n.Holds) == 0
+}
 
 // Label is the value of a label or, where there is no such label, of an attribute.
 func (n *Node) Label(key string) (string, bool) {
@@ -80,6 +91,8 @@ type Task struct {
 	Status         *ohmv1.Status // of the live attempt; nil: the agent has not spoken yet
 	StatusRevision Revision
 	Ended          []*Ended // by attempt
+
+	stamp uint64
 }
 
 // Attempts is the highest attempt number that was used, live or ended; 0: none.
@@ -106,6 +119,8 @@ type Job struct {
 	Tasks           []*Task // by slot
 	Waiting         *ohmv1.Waiting
 	WaitingRevision Revision
+
+	stamp uint64
 }
 
 // Task is the row of a slot; nil if nothing is stored of it, or of the job.
@@ -131,6 +146,11 @@ func (j *Job) Group(name string) *ohmv1.Group {
 		}
 	}
 	return nil
+}
+
+// Of says whether the job is a scheduler's to place.
+func (j *Job) Of(scheduler string) bool {
+	return j.Record != nil && j.Record.GetDone() == nil && j.Record.GetSpec().GetScheduler() == scheduler
 }
 
 // Live says whether the job may still start tasks.
@@ -177,25 +197,47 @@ func (s *Snapshot) JobsRevision() Revision { return s.jobsRevision }
 func (s *Snapshot) Incarnation() string { return s.incarnation }
 
 // Node is the row of a node; nil if nothing is known of it.
-func (s *Snapshot) Node(name NodeName) *Node { return first[Node](s, "nodes", "id", string(name)) }
+func (s *Snapshot) Node(name NodeName) *Node { return s.nodes.get(name) }
 
 // Nodes are the rows of all nodes, by name.
-func (s *Snapshot) Nodes() iter.Seq[*Node] { return all[Node](s, "nodes", "id_prefix", "") }
+func (s *Snapshot) Nodes() iter.Seq[*Node] { return s.nodes.all() }
+
+// NodeChanges are the rows that differ from those of another snapshot, with their
+// numbers in the order of names. Where nodes have come or gone the numbers mean nothing,
+// and same is false.
+func (s *Snapshot) NodeChanges(since *Snapshot) (changes iter.Seq2[int, *Node], same bool) {
+	if since == nil || len(s.nodes.pages) != len(since.nodes.pages) || s.nodes.len != since.nodes.len || s.nodes.built != since.nodes.built {
+		return nil, false
+	}
+	return s.nodes.changes(&since.nodes), true
+}
 
 // Job is the row of a job; nil if nothing is stored of it.
-func (s *Snapshot) Job(name JobName) *Job { return first[Job](s, "jobs", "id", name.String()) }
+func (s *Snapshot) Job(name JobName) *Job { return s.jobs.get(name) }
 
-// Jobs are the rows of all jobs, by namespace and name.
-func (s *Snapshot) Jobs() iter.Seq[*Job] { return all[Job](s, "jobs", "id_prefix", "") }
+// Jobs are the rows of all jobs, by namespace and name. It sorts them: not for a hot path.
+func (s *Snapshot) Jobs() iter.Seq[*Job] {
+	return slices.Values(s.jobs.sorted(func(*Job) bool { return true }))
+}
 
 // JobsIn are the rows of a namespace's jobs, by name.
 func (s *Snapshot) JobsIn(namespace string) iter.Seq[*Job] {
-	return all[Job](s, "jobs", "id_prefix", namespace+"/")
+	return slices.Values(s.jobs.sorted(func(j *Job) bool { return j.Name.Namespace == namespace }))
 }
 
 // JobsOf are the rows of the jobs that name a scheduler and are not done, by name.
 func (s *Snapshot) JobsOf(scheduler string) iter.Seq[*Job] {
-	return all[Job](s, "jobs", "scheduler", scheduler)
+	return slices.Values(s.jobs.sorted(func(j *Job) bool { return j.Of(scheduler) }))
+}
+
+// JobChanges are the rows that differ from those of an older snapshot, as (was, is) in
+// no order; nil stands for none. Of a nil snapshot every row differs.
+func (s *Snapshot) JobChanges(since *Snapshot) iter.Seq2[*Job, *Job] {
+	then := newJobTable()
+	if since != nil {
+		then = since.jobs
+	}
+	return s.jobs.changes(&then)
 }
 
 // Scheduler is the row of a scheduler; nil if it was never registered.

@@ -162,8 +162,9 @@ func (a *app) refuseFiles(faults jobspec.Faults) error {
 	return refuse("nothing was submitted: %s", plural(len(faults), "fault"))
 }
 
-// resendFor bounds how long a request without an answer is repeated.
-const resendFor = 10 * time.Second
+// resendFor bounds how long a request without an answer is repeated. The last try may take
+// as long as a server waits for its store (5 s), and the caller should know within 10 s.
+const resendFor = 4 * time.Second
 
 // submit sends the request, and sends it again under the same id while answers get
 // lost. Where no connection ever stood, there is nothing to repeat.

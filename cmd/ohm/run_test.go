@@ -108,13 +108,13 @@ func TestRunRepeats(t *testing.T) {
 	if r.code != exitConflict || r.stderr != "ohm: request \"R\" has other content\n" || len(f.submits) != 4 {
 		t.Errorf("got %s", r.text(f.address))
 	}
-	// The time for it is bounded; here each look at the clock takes four seconds.
+	// The time for it is bounded; here each look at the clock takes three halves of a second.
 	clock := noon()
 	for range 100 {
 		f.submitErrs = append(f.submitErrs, status.Error(codes.Unavailable, "no leader"))
 	}
 	r = ohm(t, f.address, call{args: []string{"run", "-", "--request-id", "R"}, stdin: helloFile, now: func() time.Time {
-		clock = clock.Add(4 * time.Second)
+		clock = clock.Add(1500 * time.Millisecond)
 		return clock
 	}})
 	if r.code != exitUnreachable || len(f.submits) != 7 || r.stderr != "whether the jobs were stored is not known; to repeat without harm: --request-id R\n"+

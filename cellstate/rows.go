@@ -1,0 +1,245 @@
+package cellstate
+
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// The rows of nodes and jobs stand in persistent tables: an edit copies the small page
+// that a row is on, and only the first edit of a batch does, so that a snapshot costs
+// what its batch touched and two snapshots share all the rest. Pages and rows carry the
+// number of the batch that made them (stamp); the batch at work may write to its own.
+
+const nodesPerPage = 16
+
+// nodeTable holds the rows of nodes by number, in the order of their names. Nodes
+// rarely come and go: then it is built anew.
+type nodeTable struct {
+	stamp  uint64
+	number map[NodeName]int
+	pages  []*nodePage
+	len    int
+	built  uint64 // the batch that built it: tables of other builds hold other nodes
+}
+
+type nodePage struct {
+	stamp uint64
+	rows  [nodesPerPage]*Node
+}
+
+func newNodeTable(rows []*Node, stamp uint64) nodeTable {
+	slices.SortFunc(rows, func(a, b *Node) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	t := nodeTable{number: make(map[NodeName]int, len(rows)), len: len(rows), built: stamp, stamp: stamp}
+	for i, n := range rows {
+		t.number[n.Name] = i
+		if i%nodesPerPage == 0 {
+			t.pages = append(t.pages, &nodePage{stamp: stamp})
+		}
+		t.pages[i/nodesPerPage].rows[i%nodesPerPage] = n
+	}
+	return t
+}
+
+func (t *nodeTable) get(name NodeName) *Node {
+	if i, ok := t.number[name]; ok {
+		return t.pages[i/nodesPerPage].rows[i%nodesPerPage]
+	}
+	return nil
+}
+
+// set puts the row of a node that is in the table.
+func (t *nodeTable) set(n *Node, stamp uint64) {
+	if t.stamp != stamp {
+		t.stamp, t.pages = stamp, slices.Clone(t.pages)
+	}
+	i := t.number[n.Name]
+	page := t.pages[i/nodesPerPage]
+	if page.stamp != stamp {
+		copied := *page
+		copied.stamp = stamp
+		page = &copied
+		t.pages[i/nodesPerPage] = page
+	}
+	page.rows[i%nodesPerPage] = n
+}
+
+func (t *nodeTable) all() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for i := range t.len {
+			if !yield(t.pages[i/nodesPerPage].rows[i%nodesPerPage]) {
+				return
+			}
+		}
+	}
+}
+
+// changes are the rows that differ from those of an older table of the same nodes.
+func (t *nodeTable) changes(since *nodeTable) iter.Seq2[int, *Node] {
+	return func(yield func(int, *Node) bool) {
+		for p, page := range t.pages {
+			if page == since.pages[p] {
+				continue
+			}
+			for i, n := range page.rows {
+				if n != nil && n != since.pages[p].rows[i] && !yield(p*nodesPerPage+i, n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+const fan = 64
+
+// jobTable holds the rows of jobs by hash, in two levels.
+type jobTable struct {
+	stamp uint64
+	top   *[fan]*jobPage
+}
+
+type jobPage struct {
+	stamp  uint64
+	shards [fan]*jobShard
+}
+
+type jobShard struct {
+	stamp uint64
+	jobs  []*Job
+}
+
+func newJobTable() jobTable {
+	empty := &jobPage{}
+	for i := range empty.shards {
+		empty.shards[i] = &jobShard{}
+	}
+	t := jobTable{top: new([fan]*jobPage)}
+	for i := range t.top {
+		t.top[i] = empty
+	}
+	return t
+}
+
+// home is where a job's row stands (FNV-1a).
+func home(name JobName) (top, shard int) {
+	h := uint32(2166136261)
+	for _, part := range [2]string{name.Namespace, name.Name} {
+		for i := range len(part) {
+			h = (h ^ uint32(part[i])) * 16777619
+		}
+		h = (h ^ '/') * 16777619
+	}
+	h ^= h >> 15
+	return int(h % fan), int(h / fan % fan)
+}
+
+func (s *jobShard) find(name JobName) int {
+	for i, j := range s.jobs {
+		if j.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (t *jobTable) get(name JobName) *Job {
+	top, shard := home(name)
+	s := t.top[top].shards[shard]
+	if i := s.find(name); i >= 0 {
+		return s.jobs[i]
+	}
+	return nil
+}
+
+// edit is the shard of a job, ready to be written to by the batch.
+func (t *jobTable) edit(name JobName, stamp uint64) *jobShard {
+	if t.stamp != stamp {
+		copied := *t.top
+		t.stamp, t.top = stamp, &copied
+	}
+	top, shard := home(name)
+	page := t.top[top]
+	if page.stamp != stamp {
+		copied := *page
+		copied.stamp = stamp
+		page = &copied
+		t.top[top] = page
+	}
+	s := page.shards[shard]
+	if s.stamp != stamp {
+		s = &jobShard{stamp: stamp, jobs: slices.Clone(s.jobs)}
+		page.shards[shard] = s
+	}
+	return s
+}
+
+func (t *jobTable) set(j *Job, stamp uint64) {
+	s := t.edit(j.Name, stamp)
+	if i := s.find(j.Name); i >= 0 {
+		s.jobs[i] = j
+	} else {
+		s.jobs = append(s.jobs, j)
+	}
+}
+
+func (t *jobTable) remove(name JobName, stamp uint64) {
+	s := t.edit(name, stamp)
+	if i := s.find(name); i >= 0 {
+		s.jobs = slices.Delete(s.jobs, i, i+1)
+	}
+}
+
+// sorted are the jobs for which want holds, by namespace and name.
+func (t *jobTable) sorted(want func(*Job) bool) []*Job {
+	var jobs []*Job
+	for _, page := range t.top {
+		for _, s := range page.shards {
+			for _, j := range s.jobs {
+				if want(j) {
+					jobs = append(jobs, j)
+				}
+			}
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *Job) int { return a.Name.compare(b.Name) })
+	return jobs
+}
+
+func (j JobName) compare(o JobName) int {
+	if c := strings.Compare(j.Namespace, o.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(j.Name, o.Name)
+}
+
+// changes are the rows that differ from those of an older table, as (was, is); nil
+// stands for none.
+func (t *jobTable) changes(since *jobTable) iter.Seq2[*Job, *Job] {
+	return func(yield func(was, is *Job) bool) {
+		for p, page := range t.top {
+			if page == since.top[p] {
+				continue
+			}
+			for i, now := range page.shards {
+				then := since.top[p].shards[i]
+				if now == then {
+					continue
+				}
+				for _, is := range now.jobs {
+					var was *Job
+					if at := then.find(is.Name); at >= 0 {
+						was = then.jobs[at]
+					}
+					if was != is && !yield(was, is) {
+						return
+					}
+				}
+				for _, was := range then.jobs {
+					if now.find(was.Name) < 0 && !yield(was, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
