@@ -13,7 +13,7 @@ TESTFLAGS ?= -race -timeout 15m -p 2
 TOTALSFLAGS ?=
 BENCHFLAGS ?= -benchtime 200ms -count 6
 
-.PHONY: help build test verify generate format lint architecture generated bench demo clean
+.PHONY: help build test verify generate format vet lint architecture generated bench demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,15 +25,18 @@ test: ## all tests with the race detector, and their totals (PKG=./some/package 
 	@mkdir -p bin && go build -o bin/testtotals ./hack/testtotals
 	@go test -json $(TESTFLAGS) $(PKG) | bin/testtotals $(TOTALSFLAGS)
 
-verify: format lint generated architecture ## format, vet, lint, generated files, architecture
+verify: ## format, vet, lint, generated files, architecture: all of them, even if one fails
+	@$(MAKE) -k format vet lint generated architecture
 
 format:
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w:" >&2; echo "$$unformatted" >&2; exit 1; fi
 
-lint:
+vet:
 	go vet ./...
 	GOOS=darwin go vet ./cmd/ohm
+
+lint:
 	go tool staticcheck ./...
 
 generated:

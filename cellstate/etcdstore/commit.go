@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ohmcell/ohm/cellstate"
 )
@@ -87,7 +86,7 @@ func (s *Store) nest(w cellstate.Write) (nestedWrite, error) {
 			}
 			continue
 		}
-		raw, err := proto.Marshal(r.Value)
+		raw, err := marshal(r.Value)
 		if err != nil {
 			return n, fmt.Errorf("record %s: %w", r.Key, err)
 		}

@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/ohmcell/ohm/cellstate"
 )
@@ -87,7 +86,7 @@ func (s *Store) change(kv *mvccpb.KeyValue) (cellstate.Change, error) {
 	if value == nil {
 		return c, nil
 	}
-	if err := proto.Unmarshal(kv.Value, value); err != nil {
+	if err := unmarshal(kv.Value, value); err != nil {
 		return c, fmt.Errorf("record %s at revision %d cannot be read: %w", c.Key, kv.ModRevision, err)
 	}
 	c.Value = value

@@ -44,7 +44,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc", "protoc-gen-go-vtproto"} {
 		if err := generate(plugin, paths, files); err != nil {
 			return fmt.Errorf("%s: %w", plugin, err)
 		}
@@ -54,6 +54,10 @@ func run() error {
 
 func generate(plugin string, paths []string, files linker.Files) error {
 	param := "module=github.com/ohmcell/ohm"
+	if plugin == "protoc-gen-go-vtproto" { // fast codecs, for what is stored
+		param += ",features=marshal+unmarshal+size"
+		paths = []string{"ohm/v1/records.proto"}
+	}
 	req := &pluginpb.CodeGeneratorRequest{FileToGenerate: paths, Parameter: &param, ProtoFile: inOrder(files)}
 	in, err := proto.Marshal(req)
 	if err != nil {
