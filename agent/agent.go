@@ -55,6 +55,7 @@ type Config struct {
 	Repeat      time.Duration // until an end that was not released is reported again; 30 s
 	Resync      time.Duration // between two looks at the whole machine; 5 s
 	StepTimeout time.Duration // of one step of one task; 3 min
+	LookTimeout time.Duration // of one look at the machine; 10 s
 	Steps       int           // at the same time; 16
 	LogPushes   int           // at the same time; 64
 	LogPoll     time.Duration // between two looks for more of a log that is followed; 200 ms
@@ -66,7 +67,7 @@ func (c *Config) fill() {
 	for d, otherwise := range map[*time.Duration]time.Duration{
 		&c.Heartbeat: 10 * time.Second, &c.Answer: 30 * time.Second, &c.Backoff: 5 * time.Second,
 		&c.Batch: 20 * time.Millisecond, &c.Repeat: 30 * time.Second, &c.Resync: 5 * time.Second,
-		&c.StepTimeout: 3 * time.Minute, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
+		&c.StepTimeout: 3 * time.Minute, &c.LookTimeout: 10 * time.Second, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
 	} {
 		if *d <= 0 {
 			*d = otherwise

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
+	"github.com/ohmcell/ohm/pkg/names"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -34,21 +36,9 @@ func parseGPUs(texts []string) ([]*ohmv1.Device, error) {
 	return devices, nil
 }
 
-// label makes a DNS label of a host's name: lower case, up to the first dot, letters,
-// digits and hyphens, at most 63 of them.
+// label makes a node's name of a host's.
 func label(host string) string {
-	host, _, _ = strings.Cut(strings.ToLower(host), ".")
-	clean := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, host)
-	clean = strings.Trim(clean[:min(len(clean), 63)], "-")
-	if clean == "" {
-		return "node"
-	}
-	return clean
+	return cmp.Or(names.Label(host), "node")
 }
 
 // less is what is left of all after the reserve, at least nothing.

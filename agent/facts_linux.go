@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ohmcell/ohm/pkg/names"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -21,8 +22,9 @@ func Facts(c FactsConfig) (*ohmv1.Node, error) {
 	name := c.Name
 	if name == "" {
 		name = label(host)
-	} else if name != label(name) {
-		return nil, fmt.Errorf("node name %q is not a DNS label; did you mean %s?", name, label(name))
+	}
+	if err := names.Check("node name", name); err != nil {
+		return nil, fmt.Errorf("%w; did you mean %s?", err, label(name))
 	}
 	gpus, err := parseGPUs(c.GPUs)
 	if err != nil {

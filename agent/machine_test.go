@@ -22,6 +22,8 @@ type machine struct {
 	mu        sync.Mutex
 	procs     map[string]*proc
 	logs      map[string]*[2]bytes.Buffer
+	written   map[string]time.Time
+	listLogs  error            // of ListLogs
 	calls     []string         // that changed something, in order
 	stubborn  map[string]bool  // ignores SIGTERM
 	immortal  map[string]bool  // and SIGKILL, for now
@@ -36,6 +38,7 @@ type machine struct {
 	watched   int
 	quiet     bool            // no hints
 	looked    func(id string) // called after each look at one task
+	hangs     func(id string) // called before each look, and with "" before a list
 }
 
 type proc struct {
@@ -45,7 +48,7 @@ type proc struct {
 
 func newMachine() *machine {
 	return &machine{
-		procs: map[string]*proc{}, logs: map[string]*[2]bytes.Buffer{}, stubborn: map[string]bool{},
+		procs: map[string]*proc{}, logs: map[string]*[2]bytes.Buffer{}, written: map[string]time.Time{}, stubborn: map[string]bool{},
 		immortal: map[string]bool{}, noStart: map[string]error{}, unseen: map[string]error{},
 		badSignal: map[string]error{}, watches: map[int]func(string){},
 	}
@@ -103,6 +106,7 @@ func (m *machine) put(t driver.Task) {
 		task:        t,
 	}
 	m.logs[t.ID] = new([2]bytes.Buffer)
+	m.written[t.ID] = time.Now()
 	m.cpu += t.Resources.GetCpuMilli()
 	m.peak = max(m.peak, m.cpu)
 }
@@ -150,6 +154,9 @@ func (m *machine) Kill(_ context.Context, id string) error {
 }
 
 func (m *machine) Observe(_ context.Context, id string) (driver.Observation, bool, error) {
+	if m.hangs != nil {
+		m.hangs(id)
+	}
 	if m.looked != nil {
 		defer m.looked(id)
 	}
@@ -174,6 +181,9 @@ func (m *machine) find(id string) (o driver.Observation, ok bool) {
 }
 
 func (m *machine) List(context.Context) (list []driver.Observation, err error) {
+	if m.hangs != nil {
+		m.hangs("")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, p := range m.procs {
@@ -235,6 +245,19 @@ func (r *logReader) Read(b []byte) (int, error) {
 }
 
 func (r *logReader) Close() error { return nil }
+
+func (m *machine) ListLogs(context.Context) (map[string]time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.listLogs != nil {
+		return nil, m.listLogs
+	}
+	kept := map[string]time.Time{}
+	for id := range m.logs {
+		kept[id] = m.written[id]
+	}
+	return kept, nil
+}
 
 func (m *machine) RemoveLogs(_ context.Context, id string) error {
 	m.mu.Lock()

@@ -1,7 +1,6 @@
 package cellstate
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -39,21 +38,44 @@ const (
 // JobKey is where a job's record stands.
 func JobKey(j JobName) Key { return Key("jobs/" + j.Namespace + "/" + j.Name) }
 
-func (s Slot) prefix() string {
-	return fmt.Sprintf("tasks/%s/%s/%s/%d@%d/", s.Namespace, s.Job, s.Group, s.Index, s.Version)
+// longestTaskKey has room for the key of any record of a task, whose names are DNS labels.
+const longestTaskKey = len("tasks/") + 3*64 + 2*21 + len("placement")
+
+// appendKey appends the key of what stands below the slot under a name.
+func (s Slot) appendKey(b []byte, name string) []byte {
+	b = append(b, "tasks/"...)
+	for _, part := range [...]string{s.Namespace, s.Job, s.Group} {
+		b = append(b, part...)
+		b = append(b, '/')
+	}
+	b = strconv.AppendInt(b, int64(s.Index), 10)
+	b = append(b, '@')
+	b = strconv.AppendInt(b, s.Version, 10)
+	b = append(b, '/')
+	return append(b, name...)
+}
+
+func (s Slot) key(name string) Key {
+	var buf [longestTaskKey]byte
+	return Key(s.appendKey(buf[:0], name))
 }
 
 // PlacementKey is where the slot's live placement stands. A claim compares the range
 // from ended/<attempt> to here as empty, so no other kind of record under a slot may
 // ever have a name between "ended" and "placement".
-func (s Slot) PlacementKey() Key { return Key(s.prefix() + "placement") }
+func (s Slot) PlacementKey() Key { return s.key("placement") }
 
 // StatusKey is where the status of the slot's live attempt stands.
-func (s Slot) StatusKey() Key { return Key(s.prefix() + "status") }
+func (s Slot) StatusKey() Key { return s.key("status") }
 
 // EndedKey is where a finished attempt stands; padded, so that keys sort by attempt.
 func (s Slot) EndedKey(attempt int) Key {
-	return Key(fmt.Sprintf("%sended/%06d", s.prefix(), attempt))
+	var buf [longestTaskKey]byte
+	b := s.appendKey(buf[:0], "ended/")
+	for most := 100_000; most > 1 && attempt < most; most /= 10 {
+		b = append(b, '0')
+	}
+	return Key(strconv.AppendInt(b, int64(attempt), 10))
 }
 
 // TasksKeys is the range of all records of a job's tasks.

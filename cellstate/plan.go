@@ -25,19 +25,20 @@ type Plan struct {
 	// Done are claims found committed already under their own transaction's id, with
 	// the revision of their placement: the reply to an earlier request was lost.
 	Done map[ClaimRef]Revision
-	// Deferred transactions share a node with an atomic one of this plan and must wait
-	// for the next.
+	// Deferred transactions have claims that must wait for the next plan: they share a
+	// node with an atomic one of this plan, or there are too many for one write.
 	Deferred []int
 }
 
 // ClaimRef is a claim of one of the planned transactions.
 type ClaimRef struct{ Txn, Claim int }
 
-// MakePlan plans the claims of txns for which skip is false.
-func MakePlan(s *Snapshot, now time.Time, txns []*Txn, skip func(ClaimRef) bool) *Plan {
+// MakePlan plans the claims of txns for which skip is false, with at most so many of
+// incremental transactions in one write.
+func MakePlan(s *Snapshot, now time.Time, most int, txns []*Txn, skip func(ClaimRef) bool) *Plan {
 	p := &planner{
 		Plan:  &Plan{Conflicts: make([][]Conflict, len(txns)), Done: map[ClaimRef]Revision{}},
-		valid: newValidator(s), now: timestamppb.New(now), byNode: map[NodeName]int{}, atomic: map[NodeName]bool{},
+		valid: newValidator(s), now: timestamppb.New(now), most: most, byNode: map[NodeName]int{}, atomic: map[NodeName]bool{},
 	}
 	for t, txn := range txns {
 		p.txn(t, txn, func(i int) bool { return skip(ClaimRef{t, i}) })
@@ -52,55 +53,50 @@ type planner struct {
 	*Plan
 	valid  *validator
 	now    *timestamppb.Timestamp
+	most   int              // claims of a write
 	byNode map[NodeName]int // the write that owns a node
 	atomic map[NodeName]bool
 }
 
 func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
-	wanted := func(i int) bool {
-		ref := ClaimRef{t, i}
-		if skip(i) {
-			return false
-		}
-		if rev := p.committed(txn, i); rev > 0 {
-			p.Done[ref] = rev
-			return false
-		}
-		return true
-	}
-	var todo []int
+	todo := make([]bool, len(txn.Claims))
 	for i := range txn.Claims {
-		if wanted(i) {
-			todo = append(todo, i)
+		if skip(i) {
+			continue
 		}
+		if at := p.committed(txn, i); at > 0 {
+			p.Done[ClaimRef{t, i}] = at
+			continue
+		}
+		todo[i] = true
 	}
-	for _, i := range todo {
+	for i, wanted := range todo {
 		_, owned := p.byNode[txn.Claims[i].Node]
-		if p.atomic[txn.Claims[i].Node] || (owned && txn.Mode == Atomic) {
+		if wanted && (p.atomic[txn.Claims[i].Node] || owned && txn.Mode == Atomic) {
 			p.Deferred = append(p.Deferred, t)
 			return
 		}
 	}
-	fit, conflicts := p.valid.judge(txn, func(i int) bool { return !slices.Contains(todo, i) })
+	fit, conflicts := p.valid.judge(txn, func(i int) bool { return !todo[i] })
 	p.Conflicts[t] = conflicts
-	all := -1
+	if len(fit) > 0 && txn.Mode == Atomic {
+		p.Writes, p.Claims = append(p.Writes, Write{}), append(p.Claims, nil)
+	}
 	for _, a := range fit {
 		c := &txn.Claims[a.claim]
 		w, ok := p.byNode[c.Node]
 		if !ok {
-			if txn.Mode == Atomic && all >= 0 {
-				w = all
-			} else {
-				w = len(p.Writes)
-				p.Writes = append(p.Writes, Write{})
-				p.Claims = append(p.Claims, nil)
+			if txn.Mode == Incremental {
+				p.Writes, p.Claims = append(p.Writes, Write{}), append(p.Claims, nil)
 			}
-			p.byNode[c.Node] = w
-			if txn.Mode == Atomic {
-				all, p.atomic[c.Node] = w, true
-			}
+			w = len(p.Writes) - 1
+			p.byNode[c.Node], p.atomic[c.Node] = w, txn.Mode == Atomic
 			fence := p.valid.snapshot.Node(c.Node).Fence
 			p.Writes[w].Fences = append(p.Writes[w].Fences, FenceBump{Node: c.Node, Compared: fence})
+		}
+		if txn.Mode == Incremental && len(p.Claims[w]) >= p.most {
+			p.Deferred = append(p.Deferred, t) // what does not go into one write goes into the next plan's
+			break
 		}
 		p.claim(&p.Writes[w], txn, c, a.eviction)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
@@ -111,7 +107,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 // and has ended since.
 func (p *planner) committed(txn *Txn, i int) Revision {
 	c := &txn.Claims[i]
-	t := p.valid.snapshot.Job(c.Slot.JobName()).Task(c.Slot)
+	t := p.valid.jobOf(c.Slot).Task(c.Slot)
 	if t == nil {
 		return 0
 	}
@@ -134,8 +130,12 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction) {
 	}
 	placed := c.placement(txn)
 	placed.Time = p.now
-	w.Guards = append(w.Guards, Guard{Key: c.Slot.EndedKey(c.Attempt), End: c.Slot.PlacementKey() + "\x00"})
-	w.Records = append(w.Records, Record{Key: c.Slot.PlacementKey(), Value: placed, Read: ReadGuarded})
+	key := c.Slot.PlacementKey()
+	w.Guards = append(w.Guards, Guard{Key: c.Slot.EndedKey(c.Attempt), End: key + "\x00"})
+	w.Records = append(w.Records, Record{Key: key, Value: placed, Read: ReadGuarded})
+	if e == nil {
+		return
+	}
 	for _, v := range e.marked {
 		w.Records = append(w.Records, Record{Key: v.Slot.PlacementKey(), Value: v.evictedBy(txn.ID).Placement, Read: v.Revision})
 	}
@@ -181,19 +181,20 @@ func (c *Claim) placement(txn *Txn) *ohmv1.Placement {
 // countFences writes into every record that comes with a fence bump what was compared
 // and how many records came with it.
 func countFences(w *Write) {
+	fences := make(map[string]*ohmv1.Fence, len(w.Fences))
 	for _, f := range w.Fences {
-		var with []*ohmv1.Placement
-		for i, r := range w.Records {
-			if p, ok := r.Value.(*ohmv1.Placement); ok && NodeName(p.GetNode()) == f.Node {
-				if r.Read != ReadGuarded { // a victim: its record is somebody else's
-					p = proto.CloneOf(p)
-					w.Records[i].Value = p
-				}
-				with = append(with, p)
-			}
+		fences[string(f.Node)] = &ohmv1.Fence{Compared: int64(f.Compared)}
+	}
+	for i, r := range w.Records {
+		p, ok := r.Value.(*ohmv1.Placement)
+		if !ok {
+			continue
 		}
-		for _, p := range with {
-			p.Fence = &ohmv1.Fence{Compared: int64(f.Compared), Records: int32(len(with))}
+		if r.Read != ReadGuarded { // a victim: its record is somebody else's
+			p = proto.CloneOf(p)
+			w.Records[i].Value = p
 		}
+		p.Fence = fences[p.GetNode()]
+		p.Fence.Records++
 	}
 }

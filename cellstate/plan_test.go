@@ -72,7 +72,7 @@ func TestMakePlan(t *testing.T) {
 			if c.b != nil {
 				txns = append(txns, c.b(s, c.modes[1]))
 			}
-			p := cellstate.MakePlan(s, time.Now(), txns, all)
+			p := cellstate.MakePlan(s, time.Now(), 1000, txns, all)
 			if !slices.EqualFunc(shape(p), c.writes, slices.Equal) || !slices.Equal(p.Deferred, c.deferred) {
 				t.Errorf("writes %v, deferred %v; want %v, %v", shape(p), p.Deferred, c.writes, c.deferred)
 			}
@@ -117,14 +117,14 @@ func TestMakePlanSkipsAndSettles(t *testing.T) {
 	cell := planCell(t)
 	s := cell.Snapshot()
 	txn := celltest.Txn(s, cellstate.Incremental, claim(s, "a", 0, "n1"), claim(s, "a", 1, "n1"), claim(s, "a", 2, "n2"))
-	first := cellstate.MakePlan(s, time.Now(), []*cellstate.Txn{txn}, func(r cellstate.ClaimRef) bool { return r.Claim == 0 })
+	first := cellstate.MakePlan(s, time.Now(), 1000, []*cellstate.Txn{txn}, func(r cellstate.ClaimRef) bool { return r.Claim == 0 })
 	if got := first.Claims; len(got) != 2 || !slices.Equal(got[0], []cellstate.ClaimRef{{Txn: 0, Claim: 1}}) {
 		t.Errorf("claims %v", got)
 	}
 	at := cell.Write(first.Writes[0])
 	cell.Release(slot(s, "a", 1), task.Failed) // it has ended since: it committed all the same
 	cell.Write(first.Writes[1])
-	again := cellstate.MakePlan(cell.Snapshot(), time.Now(), []*cellstate.Txn{txn}, all)
+	again := cellstate.MakePlan(cell.Snapshot(), time.Now(), 1000, []*cellstate.Txn{txn}, all)
 	if again.Done[cellstate.ClaimRef{Claim: 1}] != at || again.Done[cellstate.ClaimRef{Claim: 2}] == 0 || len(again.Done) != 2 {
 		t.Errorf("done %v", again.Done)
 	}
@@ -141,7 +141,7 @@ func TestMakePlanRollsBack(t *testing.T) {
 	s := cell.Snapshot()
 	gang := celltest.Txn(s, cellstate.Atomic, claim(s, "big", 0, "n1"), claim(s, "big", 1, "n2"))
 	next := celltest.Txn(s, cellstate.Incremental, claim(s, "big", 0, "n1"))
-	p := cellstate.MakePlan(s, time.Now(), []*cellstate.Txn{gang, next}, all)
+	p := cellstate.MakePlan(s, time.Now(), 1000, []*cellstate.Txn{gang, next}, all)
 	if len(p.Conflicts[0]) != 1 || len(p.Conflicts[1]) != 0 || len(p.Writes) != 1 || p.Claims[0][0].Txn != 1 {
 		t.Errorf("conflicts %+v, claims %v", p.Conflicts, p.Claims)
 	}

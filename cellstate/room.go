@@ -12,16 +12,36 @@ import (
 )
 
 // room is what a node still has to give while a transaction is judged: its row, and
-// on top of it the claims accepted so far. Its slices are replaced, never written to,
-// so that a copy of the struct is a state to go back to.
+// on top of it the claims accepted so far. What it points to is replaced, never written
+// to, so that a copy of the struct is a state to go back to.
 type room struct {
 	node       *Node
-	placements []*Placement // accepted claims have Revision 0
-	used       *Usage       // charge(placements)
+	placements []*Placement // the node's, after the evictions accepted so far
+	claims     []claimed    // accepted
+	used       *Usage       // charge of both
+	evictions  bool         // among them: the charge is more than a sum
+}
+
+// claimed is an accepted claim.
+type claimed struct {
+	txn   *Txn
+	claim *Claim
 }
 
 func newRoom(n *Node) *room {
-	return &room{node: n, placements: n.Placements, used: n.Used()}
+	return &room{node: n, placements: n.Placements, used: n.Used(), evictions: n.evictions > 0}
+}
+
+// with are the placements and the accepted claims, these with revision 0, and after them
+// more claims.
+func (r *room) with(placements []*Placement, more ...claimed) []*Placement {
+	all := slices.Clone(placements)
+	for _, claims := range [][]claimed{r.claims, more} {
+		for _, c := range claims {
+			all = append(all, &Placement{Placement: c.claim.placement(c.txn), Slot: c.claim.Slot})
+		}
+	}
+	return all
 }
 
 // eviction is what a claim does to the placements that give way.
@@ -31,15 +51,14 @@ type eviction struct {
 	released   []*Placement // heirs that had not started: given back at once
 }
 
-// evict finds out what the claim's victims mean for the node. The victim of an
+// evict finds out what the claim's victims mean for the node; nil if it has none. The victim of an
 // eviction keeps its record; but an heir that has not started goes at once, and its own
 // victims become the claim's.
 func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*eviction, *Conflict) {
-	e := &eviction{placements: r.placements}
 	if len(c.Victims) == 0 {
-		return e, nil
+		return nil, nil
 	}
-	e.placements = slices.Clone(r.placements)
+	e := &eviction{placements: slices.Clone(r.placements)}
 	for _, victim := range c.Victims {
 		slot := SlotOf(victim.GetSlot())
 		at := slices.IndexFunc(e.placements, func(p *Placement) bool {
@@ -90,14 +109,23 @@ func (p *Placement) evictedBy(by TxnID) *Placement {
 
 // take charges the node with the claim, if it fits: L1.
 func (r *room) take(txn *Txn, c *Claim, e *eviction) *Conflict {
-	after := r.with(e.placements, txn, c)
-	short := shortage(r.node, r.used, after, c)
-	if short != nil {
-		r.blame(txn, c, e.placements, short)
+	placements, this := r.placements, claimed{txn, c}
+	if e != nil {
+		placements = e.placements
+	}
+	evictions := r.evictions || e != nil
+	var after *Usage
+	if evictions {
+		after = charge(r.with(placements, this))
+	} else {
+		after = r.used.plus(c)
+	}
+	if short := shortage(r.node, r.used, after, c); short != nil {
+		r.blame(txn, c, placements, short)
 		return short
 	}
 	if held := r.held(txn, c); held != nil {
-		before, with := charge(r.placements), r.with(e.placements, txn, c)
+		before, with := charge(r.with(r.placements)), charge(r.with(placements, this))
 		for _, h := range held {
 			before.add(h.GetResources(), h.GetGpus())
 			with.add(h.GetResources(), h.GetGpus())
@@ -107,16 +135,8 @@ func (r *room) take(txn *Txn, c *Claim, e *eviction) *Conflict {
 			return short
 		}
 	}
-	claimed := &Placement{Placement: c.placement(txn), Slot: c.Slot}
-	r.placements = append(slices.Clip(e.placements), claimed)
-	r.used = after
+	r.placements, r.claims, r.used, r.evictions = placements, append(r.claims, this), after, evictions
 	return nil
-}
-
-// with is the node's charge with the claim added.
-func (r *room) with(placements []*Placement, txn *Txn, c *Claim) *Usage {
-	claimed := &Placement{Placement: c.placement(txn), Slot: c.Slot}
-	return charge(append(slices.Clip(placements), claimed))
 }
 
 // held are the holds that keep the claim off: not its own, not those below it.
@@ -170,16 +190,19 @@ func shortage(n *Node, before, after *Usage, c *Claim) *Conflict {
 func (r *room) blame(txn *Txn, c *Claim, placements []*Placement, short *Conflict) {
 	// A victim's record is rewritten when it is marked, so its revision does not say when
 	// it was placed: it counts as old, unless the claim does not even fit beside the old ones.
+	own := &Placement{Placement: c.placement(txn), Slot: c.Slot}
 	for _, victimsAreNew := range []bool{false, true} {
 		var newer, base []*Placement
-		for _, p := range placements {
+		for _, p := range r.with(placements) {
 			if p.Revision > txn.Snapshot && p.GetTxn() != string(txn.ID) && (victimsAreNew || p.GetEvictedBy() == "") {
 				newer = append(newer, p)
 			} else {
 				base = append(base, p)
 			}
 		}
-		fits := func() bool { return shortage(r.node, charge(base), r.with(base, txn, c), c) == nil }
+		fits := func() bool {
+			return shortage(r.node, charge(base), charge(append(slices.Clip(base), own)), c) == nil
+		}
 		if !fits() {
 			continue // nobody won: it never fitted
 		}

@@ -1,6 +1,8 @@
 package cellstate
 
 import (
+	"maps"
+
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -30,6 +32,20 @@ func (u *Usage) addPorts(s Slot, ports []*ohmv1.Port) {
 		}
 		u.Ports[p.GetNumber()] = s
 	}
+}
+
+// plus is the usage with a claim added.
+func (u *Usage) plus(c *Claim) *Usage {
+	sum := *u
+	if len(c.GPUs) > 0 {
+		sum.GPUs = maps.Clone(u.GPUs)
+	}
+	if len(c.Ports) > 0 {
+		sum.Ports = maps.Clone(u.Ports)
+		sum.addPorts(c.Slot, c.Ports)
+	}
+	sum.add(c.Resources, c.GPUs)
+	return &sum
 }
 
 // addLarger adds, in each dimension, the larger of a and b.

@@ -68,6 +68,7 @@ type validator struct {
 	snapshot *Snapshot // nil in Admit
 	nodes    map[NodeName]*room
 	slots    map[Slot]bool // claimed by accepted claims
+	job      *Job          // looked up last: claims of one job follow each other
 }
 
 func newValidator(s *Snapshot) *validator {
@@ -83,7 +84,10 @@ type accepted struct {
 // judge judges the claims of txn for which skip, if given, is false. What it accepts
 // stays in place for the next transaction.
 func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, conflicts []Conflict) {
-	before := map[*room]room{} // to go back to
+	var before map[*room]room // to go back to
+	if txn.Mode == Atomic {
+		before = map[*room]room{}
+	}
 	for i := range txn.Claims {
 		if skip != nil && skip(i) {
 			continue
@@ -91,7 +95,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		c := v.judgeJob(txn, i)
 		var e *eviction
 		if c == nil {
-			if r := v.room(txn.Claims[i].Node); r != nil {
+			if r := v.room(txn.Claims[i].Node); r != nil && before != nil {
 				if _, known := before[r]; !known {
 					before[r] = *r
 				}
@@ -130,7 +134,7 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 	if v.slots[c.Slot] {
 		return refuse(ReasonMalformed, "slot", c.Slot.String(), "")
 	}
-	job := v.snapshot.Job(c.Slot.JobName())
+	job := v.jobOf(c.Slot)
 	switch {
 	case job == nil || job.Record == nil:
 		return refuse(ReasonJobGone, "", "", "")
@@ -170,6 +174,14 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 		return refuse(ReasonConstraint, failed.GetKey(), "", "")
 	}
 	return nil
+}
+
+// jobOf is the row of a slot's job.
+func (v *validator) jobOf(s Slot) *Job {
+	if v.job == nil || v.job.Name != s.JobName() {
+		v.job = v.snapshot.Job(s.JobName())
+	}
+	return v.job
 }
 
 func (v *validator) room(name NodeName) *room {

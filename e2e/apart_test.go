@@ -33,7 +33,7 @@ func TestProcessesApart(t *testing.T) {
 		p.word("ready")
 		return p
 	}
-	server := serve("127.0.0.1:0")
+	server := serve(freeAddress(t))
 	c := client{t, server.word("ready")}
 	scheduler := func(policy, instance string) *process {
 		return start(t, "ohm", "scheduler", "--policy", policy, "--instance", instance, "--address", c.address)

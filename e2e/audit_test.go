@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -104,13 +103,7 @@ func TestAuditFindsPlanted(t *testing.T) {
 		t.Fatalf("before: %+v", r)
 	}
 
-	info := read[struct{ Cell struct{ Etcd []string } }](d.client, "version")
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: info.Cell.Etcd, DialTimeout: patience, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer etcd.Close()
-	v := &vandal{t: t, etcd: etcd}
+	v := &vandal{t: t, etcd: d.store()}
 	v.write(v.put(cellstate.SchedulerKey("nobody"), &ohmv1.Scheduler{Name: "nobody"}))
 	var want []string
 	expect := func(law string, k cellstate.Key) { want = append(want, law+" "+string(k)) }

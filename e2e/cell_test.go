@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 // client is the command line, pointed at a cell.
@@ -63,6 +66,18 @@ func decode[T any](t *testing.T, text string) (v T) {
 		t.Fatalf("%v in %q", err, text)
 	}
 	return v
+}
+
+// store is the cell's etcd.
+func (c client) store() *clientv3.Client {
+	c.t.Helper()
+	info := read[struct{ Cell struct{ Etcd []string } }](c, "version")
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: info.Cell.Etcd, DialTimeout: patience, Logger: zap.NewNop()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { etcd.Close() })
+	return etcd
 }
 
 // taskView is what `ohm task list -o json` says of a task.

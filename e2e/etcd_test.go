@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -59,15 +60,19 @@ func startEtcd(t *testing.T, dir, address string) *process {
 	return p
 }
 
-// freeAddress is a loopback address that was free just now.
+// freeAddress is a loopback address that was free just now, for what is started again at
+// the same one. It is outside of the range from which the kernel chooses ports for others.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // The cell's etcd dies and comes back: tasks go on, the command line says that the cell

@@ -6,6 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // kill -9 of a whole cell with tasks running, then a new start on the same data dir:
@@ -13,7 +18,7 @@ import (
 func TestKillDevAndRestart(t *testing.T) {
 	t.Parallel()
 	dir, notes := shortDir(t), shortDir(t)
-	d := startDev(t, dir)
+	d := startDevAt(t, dir, freeAddress(t))
 	d.run(service("svc", 2, notes))
 	d.ohm("run", d.job(fmt.Sprintf(`
 job: work
@@ -34,9 +39,33 @@ groups:
 			running = append(running, v.Pid)
 		}
 	}
+	standing := strings.Join(left(t, dir), "\n")
+	for _, kind := range []string{"process ", "folder ", "cgroup "} {
+		if !strings.Contains(standing, kind) && (kind != "cgroup " || strings.Contains(d.ohm("node", "get", "here"), "cgroup-")) {
+			t.Errorf("this test does not see what it is about, a %sof a task:\n%s", kind, standing)
+		}
+	}
 	d.kill()
 
 	d = d.again()
+	// Nobody waits for the leases of the dead cell, which live for ten seconds.
+	again := time.Now()
+	d.run(batch("prompt", 1))
+	store := d.store()
+	within(t, patience, "the keeper has recorded the job's end", func() bool {
+		var record ohmv1.Job
+		resp, err := store.Get(t.Context(), "/ohm/default/jobs/default/prompt")
+		if err != nil || len(resp.Kvs) != 1 {
+			t.Fatalf("the job's record: %v, %v", resp, err)
+		}
+		if err := proto.Unmarshal(resp.Kvs[0].Value, &record); err != nil {
+			t.Fatal(err)
+		}
+		return record.GetDone().GetState() == "Succeeded"
+	})
+	if took := time.Since(again); took > 8*time.Second {
+		t.Errorf("the first job after the restart took %v", took)
+	}
 	for _, job := range []string{"svc", "work"} {
 		for name, v := range d.tasks(job) {
 			if got := alive(t, v.Pid); got != before[name] || v.Attempt != 1 || v.State != "Running" {
@@ -77,7 +106,7 @@ groups:
 func TestCase61(t *testing.T) {
 	t.Parallel()
 	dir, notes := shortDir(t), shortDir(t)
-	d := startDev(t, dir)
+	d := startDevAt(t, dir, freeAddress(t))
 	d.run(service("ten", 10, notes))
 	var running []int
 	for _, v := range d.tasks("ten") {
@@ -97,7 +126,7 @@ func TestCase61(t *testing.T) {
 func TestSigtermLeavesTasks(t *testing.T) {
 	t.Parallel()
 	dir, notes := shortDir(t), shortDir(t)
-	d := startDev(t, dir)
+	d := startDevAt(t, dir, freeAddress(t))
 	d.run(service("svc", 2, notes))
 	before := map[string]string{}
 	var running []int

@@ -1,11 +1,13 @@
 package schedulers
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/pkg/names"
 )
 
 // Config is what a Runner is made of.
@@ -47,13 +49,11 @@ func DefaultTimes() Times {
 
 // filled is the configuration with its defaults, or what is wrong with it.
 func (c Config) filled() (Config, error) {
-	switch {
-	case c.Cell == nil || c.Store == nil || c.Scheduler == nil:
+	if c.Cell == nil || c.Store == nil || c.Scheduler == nil {
 		return c, fmt.Errorf("scheduler %q needs a cell, a store and a policy", c.Name)
-	case !keyPart(c.Name):
-		return c, fmt.Errorf("scheduler name %q is not a DNS label", c.Name)
-	case !keyPart(c.Instance):
-		return c, fmt.Errorf("instance name %q of scheduler %s is not a DNS label", c.Instance, c.Name)
+	}
+	if err := cmp.Or(names.Check("scheduler name", c.Name), names.Check("name of the instance", c.Instance)); err != nil {
+		return c, err
 	}
 	if c.Policy == "" {
 		c.Policy = c.Name
@@ -75,10 +75,4 @@ func (c Config) filled() (Config, error) {
 		}
 	}
 	return c, nil
-}
-
-// keyPart says whether a name is a DNS label, and so one part of a key.
-func keyPart(s string) bool {
-	return len(s) >= 1 && len(s) <= 63 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" &&
-		s[0] != '-' && s[len(s)-1] != '-'
 }

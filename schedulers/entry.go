@@ -12,20 +12,23 @@ import (
 
 // entry is one job of the queue.
 type entry struct {
+	queue    *queue
+	name     cellstate.JobName
 	job      *cellstate.Job     // the row that decision is about
 	room     cellstate.Revision // of a system job: the room revision that decision is about
 	version  cellstate.Revision // of the job's record when slots were parked
 	owned    bool
-	seen     int
 	pass     int            // the last pass that tried all its needs
 	cursor   cellstate.Slot // the last slot tried in an unfinished pass
 	decision reconcile.Decision
 	parked   map[cellstate.Slot]parked
 	losses   map[cellstate.Slot]loss
-	refusals map[string]refusal // by group: the policy's last word
-	lost     string             // the last race that was lost, for people
-	problem  string             // what is wrong with the policy's answer, for people
-	word     *ohmv1.Waiting     // what the above says; nil when nothing is parked
+	flying   map[cellstate.Slot]bool     // claimed, on their way to the store
+	deferred map[cellstate.Slot]deferral // found no node beside those in flight
+	refusals map[string]refusal          // by group: the policy's last word
+	lost     string                      // the last race that was lost, for people
+	problem  string                      // what is wrong with the policy's answer, for people
+	word     *ohmv1.Waiting              // what the above says; nil when nothing is parked
 	said     said
 }
 
@@ -33,6 +36,12 @@ type entry struct {
 type parked struct {
 	at    cellstate.Revision // of the snapshot
 	sweep time.Time          // when it is tried again in any case
+}
+
+// deferral says that a slot is not tried before something has landed.
+type deferral struct {
+	landing int // the count of landings when it was deferred
+	times   int // in a row
 }
 
 // loss is what a slot's lost races mean for its next try.
@@ -50,7 +59,7 @@ type refusal struct {
 
 // forget leaves a job to another instance.
 func (e *entry) forget() {
-	*e = entry{seen: e.seen}
+	*e = entry{queue: e.queue, name: e.name, flying: e.flying}
 }
 
 func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile.Limits, now time.Time) {
@@ -60,7 +69,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 		return
 	}
 	if e.version != j.Revision {
-		e.parked, e.losses, e.refusals, e.word, e.lost, e.problem, e.pass = nil, nil, nil, nil, "", "", 0
+		e.parked, e.losses, e.deferred, e.refusals, e.word, e.lost, e.problem, e.pass = nil, nil, nil, nil, nil, "", "", 0
 		e.version = j.Revision
 	}
 	e.job, e.room = j, s.RoomRevision()
@@ -93,6 +102,13 @@ func (e *entry) dropSettled() {
 	e.say()
 }
 
+// active says whether the queue has to look at the entry although its job's row does not
+// change.
+func (e *entry) active() bool {
+	return e.owned && e.job != nil && (len(e.decision.Needs) > 0 || !e.decision.Wake.IsZero() ||
+		e.word != nil || e.job.Waiting != nil || e.job.Record.GetSpec().GetKind() == "system")
+}
+
 func gang(j *cellstate.Job) bool { return j.Record.GetSpec().GetKind() == "ml" }
 
 // free says whether any need may be tried now and, if not, when one may. A gang waits
@@ -119,6 +135,12 @@ func (e *entry) free(s *cellstate.Snapshot, now time.Time) (free bool, wake time
 
 // held says whether a slot must not be tried now, and until when.
 func (e *entry) held(slot cellstate.Slot, s *cellstate.Snapshot, now time.Time) (until time.Time, held bool) {
+	if e.flying[slot] {
+		return time.Time{}, true
+	}
+	if d, ok := e.deferred[slot]; ok && d.landing == e.queue.landing && e.queue.flights > 0 {
+		return time.Time{}, true
+	}
 	if l, ok := e.losses[slot]; ok && l.until.After(now) {
 		return l.until, true
 	}
@@ -160,6 +182,7 @@ func (e *entry) park(slots []cellstate.Slot, at cellstate.Revision, sweep time.T
 	}
 	for _, s := range slots {
 		e.parked[s] = parked{at, sweep}
+		delete(e.deferred, s)
 	}
 }
 

@@ -10,11 +10,6 @@ import (
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
-// roundNeeds is about how many slots one round decides on: enough to make a request to
-// the store worth its while, few enough that a new service never waits behind a wall of
-// batch. A gang is never cut.
-const roundNeeds = 300
-
 // queue holds the jobs of this instance and which of their slots may be tried now.
 //
 // A slot that found no node is parked: it is tried again once a room may have come free
@@ -28,55 +23,128 @@ type queue struct {
 	limits reconcile.Limits
 	sweep  time.Duration
 	jobs   map[cellstate.JobName]*entry
+	active map[cellstate.JobName]*entry // of jobs, those that are active
 	shares shares
 	pass   int
-	seen   int // counts refreshes, to find jobs that are gone
+	seen   *cellstate.Snapshot // of the last refresh
+
+	flights int  // rounds on their way
+	landing int  // counts those that have landed
+	drain   bool // let all land before the next round: something was put off too often
 }
 
 func newQueue(limits reconcile.Limits, sweep time.Duration) *queue {
-	return &queue{limits: limits, sweep: sweep, jobs: map[cellstate.JobName]*entry{}, pass: 1}
+	return &queue{limits: limits, sweep: sweep, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, pass: 1}
 }
 
-// refresh brings the queue up to a snapshot. Rows are immutable, so a job whose row is
-// the same and whose wake is not due is as it was. It returns the jobs that are gone.
+// refresh brings the queue up to a snapshot, at the price of what has changed: rows are
+// immutable, so a job whose row is the same and whose wake is not due is as it was. It
+// returns the jobs that are gone.
 func (q *queue) refresh(s *cellstate.Snapshot, scheduler string, shares shares, now time.Time) (gone []cellstate.JobName) {
-	q.seen++
-	moved := !shares.same(&q.shares)
-	q.shares = shares
-	for j := range s.JobsOf(scheduler) {
-		e := q.jobs[j.Name]
-		if e == nil {
-			e = &entry{owned: q.shares.owns(j.Name)}
-			q.jobs[j.Name] = e
-		} else if moved {
-			e.owned = q.shares.owns(j.Name)
+	last := q.seen
+	if !shares.same(&q.shares) {
+		q.shares, last = shares, nil
+		for _, e := range q.jobs {
+			e.owned = shares.owns(e.name)
 		}
-		e.seen = q.seen
-		if !e.owned {
-			e.forget()
-			continue
-		}
-		e.update(s, j, q.limits, now)
 	}
-	if len(q.jobs) > 0 {
-		for name, e := range q.jobs {
-			if e.seen != q.seen {
-				delete(q.jobs, name)
-				gone = append(gone, name)
+	for was, is := range s.JobChanges(last) {
+		if is != nil && is.Of(scheduler) {
+			q.see(s, is, now)
+		} else if was != nil {
+			gone = q.drop(gone, was.Name)
+		}
+	}
+	if last == nil && q.seen != nil { // what has gone since is not among the changes
+		for name := range q.jobs {
+			if j := s.Job(name); j == nil || !j.Of(scheduler) {
+				gone = q.drop(gone, name)
 			}
 		}
 	}
+	for _, e := range q.active {
+		q.update(e, s, e.job, now)
+	}
+	q.seen = s
 	return gone
+}
+
+func (q *queue) drop(gone []cellstate.JobName, name cellstate.JobName) []cellstate.JobName {
+	if q.jobs[name] == nil {
+		return gone
+	}
+	delete(q.jobs, name)
+	delete(q.active, name)
+	return append(gone, name)
+}
+
+// see takes in the row of a job.
+func (q *queue) see(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) {
+	e := q.jobs[j.Name]
+	if e == nil {
+		e = &entry{queue: q, name: j.Name, owned: q.shares.owns(j.Name)}
+		q.jobs[j.Name] = e
+	}
+	if !e.owned {
+		e.forget()
+	}
+	q.update(e, s, j, now)
+}
+
+func (q *queue) update(e *entry, s *cellstate.Snapshot, j *cellstate.Job, now time.Time) {
+	if e.owned {
+		e.update(s, j, q.limits, now)
+	}
+	if e.active() {
+		q.active[e.name] = e
+	} else {
+		delete(q.active, e.name)
+	}
+}
+
+// fly notes that a claim of the slot is on its way, or that it has landed.
+func (q *queue) fly(slot cellstate.Slot, flying bool) {
+	e := q.jobs[slot.JobName()]
+	switch {
+	case e == nil: // the job went meanwhile
+	case flying:
+		if e.flying == nil {
+			e.flying = map[cellstate.Slot]bool{}
+		}
+		e.flying[slot] = true
+		delete(e.deferred, slot)
+	default:
+		delete(e.flying, slot)
+	}
+}
+
+// deferralsMost is how often a slot is put off in favour of what is in flight.
+const deferralsMost = 2
+
+// deferred puts a slot off until something has landed.
+func (q *queue) deferred(slot cellstate.Slot) {
+	e := q.jobs[slot.JobName()]
+	if e.deferred == nil {
+		e.deferred = map[cellstate.Slot]deferral{}
+	}
+	d := deferral{q.landing, e.deferred[slot].times + 1}
+	e.deferred[slot] = d
+	q.drain = q.drain || d.times >= deferralsMost
+}
+
+// mayLaunch says whether another round may be decided now.
+func (q *queue) mayLaunch() bool {
+	if q.flights == 0 {
+		q.drain = false
+	}
+	return q.flights < inFlight && !q.drain
 }
 
 // pick chooses the work of one round, in the order of the queue: precedence, then age.
 // Where there is none it says when there will be, unless something changes.
-func (q *queue) pick(s *cellstate.Snapshot, now time.Time) (work []Work, wake time.Time) {
+func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Work, wake time.Time) {
 	var open, tried []*entry // that have needs to try, by whether this pass has tried them
-	for _, e := range q.jobs {
-		if !e.owned || e.job == nil {
-			continue
-		}
+	for _, e := range q.active {
 		free, at := e.free(s, now)
 		wake = earlier(wake, earlier(at, e.decision.Wake))
 		switch {
@@ -92,7 +160,7 @@ func (q *queue) pick(s *cellstate.Snapshot, now time.Time) (work []Work, wake ti
 			q.pass++
 		}
 		slices.SortFunc(open, byUrgency)
-		left := roundNeeds
+		left := most
 		for _, e := range open {
 			if left <= 0 {
 				break

@@ -62,7 +62,7 @@ func (q *testQueue) room() {
 func (q *testQueue) next() ([]Work, string) {
 	q.t.Helper()
 	q.refresh(q.snapshot, "s", shares{instances: []string{"a"}, self: "a", member: true}, q.now)
-	work, _ := q.pick(q.snapshot, q.now)
+	work, _ := q.pick(q.snapshot, mostNeeds, q.now)
 	var out []string
 	for _, w := range work {
 		out = append(out, fmt.Sprintf("%s:%d", w.Job.Name.Name, len(w.Needs)))
@@ -147,7 +147,7 @@ func TestParkedUntilRoomOrSweep(t *testing.T) {
 	q.refuse(q.expect("j:2 k:1"))
 	q.now = q.now.Add(10*time.Second - 1)
 	q.expect("")
-	if _, wake := q.pick(q.snapshot, q.now); !wake.Equal(start.Add(10 * time.Second)) {
+	if _, wake := q.pick(q.snapshot, mostNeeds, q.now); !wake.Equal(start.Add(10 * time.Second)) {
 		t.Errorf("it wakes at %v, want the sweep", wake)
 	}
 	q.now = q.now.Add(1)
@@ -197,7 +197,7 @@ func TestLossesBackOffAndAreForgotten(t *testing.T) {
 	for range 12 {
 		e().lose(slot, 5, q.now, time.Second, 0.5)
 		q.expect("")
-		_, wake := q.pick(q.snapshot, q.now)
+		_, wake := q.pick(q.snapshot, mostNeeds, q.now)
 		waits = append(waits, wake.Sub(q.now))
 		q.now = wake
 		q.refuse([]Work{{Job: work[0].Job, Needs: work[0].Needs[1:]}})
@@ -233,7 +233,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	q.put(cellstate.Change{Key: slot.EndedKey(1), Value: &ohmv1.Ended{
 		Placement: &ohmv1.Placement{Slot: slot.Proto(), Attempt: 1}, Status: &ohmv1.Status{Cause: "OOMKilled", Ended: timestamppb.New(q.now)}}})
 	q.expect("")
-	_, wake := q.pick(q.snapshot, q.now)
+	_, wake := q.pick(q.snapshot, mostNeeds, q.now)
 	if !wake.Equal(q.now.Add(time.Second)) {
 		t.Fatalf("it wakes at %v", wake)
 	}

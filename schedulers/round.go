@@ -22,8 +22,12 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		}
 	}
 	began := r.Clock()
+	nodes := make(map[cellstate.NodeName]bool, len(r.nodes))
+	for n := range r.nodes {
+		nodes[n] = true
+	}
 	proposal, err := r.Scheduler.Schedule(ctx, Input{
-		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(),
+		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(), InFlight: nodes,
 		Seed: hash(r.Name, r.Instance, fmt.Sprint(s.Revision())),
 	})
 	busy := r.Clock().Sub(began)
@@ -38,54 +42,20 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 	open := r.unplaced(s, proposal.Unplaced, asked)
 	txns := r.admit(s, proposal.Txns, open)
 	for _, n := range open { // the policy said nothing of it: as if it had found no node
-		problem := "the scheduler gave no reason"
-		if err != nil {
-			problem = "the scheduler failed: " + err.Error()
+		switch {
+		case err != nil:
+			r.refuse(s, n.Slot, "the scheduler failed: "+err.Error())
+		case len(nodes) > 0: // what is on its way may have been all that stood in its way
+			r.queue.deferred(n.Slot)
+		default:
+			r.refuse(s, n.Slot, "the scheduler gave no reason")
 		}
-		r.refuse(s, n.Slot, problem)
 	}
 	for _, w := range work {
 		r.queue.jobs[w.Job.Name].say()
 	}
-	if len(txns) == 0 {
-		return
-	}
-	results, err := r.commit(ctx, txns)
-	reached := r.settle(s, results)
-	switch {
-	case ctx.Err() != nil:
-		return
-	case errors.Is(err, cellstate.ErrRequestLimit): // the same transactions would meet it again
-		r.Log.Error("the policy proposes more than the store can take at once", zap.Error(err))
-		for _, t := range txns {
-			for _, c := range t.Claims {
-				r.refuse(s, c.Slot, "the scheduler proposed more than the store can take at once")
-			}
-		}
-		for _, w := range work {
-			r.queue.jobs[w.Job.Name].say()
-		}
-		return
-	case err != nil:
-		r.failed(ctx, "commit", err)
-		return
-	}
-	r.errorPause = 0
-	// The next decision sees what this one did.
-	if _, err := r.Cell.WaitSnapshot(ctx, reached); err != nil && ctx.Err() == nil {
-		r.failed(ctx, "commit", err)
-	}
-}
-
-// commit sends the transactions again while it is not known what became of them: their
-// ids make that harmless (L6).
-func (r *Runner) commit(ctx context.Context, txns []*cellstate.Txn) ([]cellstate.Result, error) {
-	for {
-		results, err := r.Cell.Commit(ctx, txns...)
-		if !errors.Is(err, cellstate.ErrUnknown) || ctx.Err() != nil {
-			return results, err
-		}
-		r.failed(ctx, "commit", err)
+	if len(txns) > 0 {
+		r.launch(ctx, s, txns)
 	}
 }
 
@@ -102,6 +72,10 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, asked map[
 				continue
 			}
 			delete(open, slot)
+			if len(r.nodes) > 0 { // refused beside nodes that it was kept off: not for good
+				r.queue.deferred(slot)
+				continue
+			}
 			r.refuse(s, slot, "")
 			e := r.queue.jobs[slot.JobName()]
 			if e.refusals == nil {
@@ -116,6 +90,9 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, asked map[
 // refuse parks a slot. With a problem the fault is the scheduler's, not the room's.
 func (r *Runner) refuse(s *cellstate.Snapshot, slot cellstate.Slot, problem string) {
 	e := r.queue.jobs[slot.JobName()]
+	if e == nil {
+		return // the job went while its claims were on their way
+	}
 	e.park([]cellstate.Slot{slot}, s.Revision(), r.Clock().Add(r.Times.Sweep))
 	e.problem = problem
 	if problem != "" {
@@ -170,20 +147,45 @@ func (r *Runner) inadmissible(s *cellstate.Snapshot, txn cellstate.Txn, c cellst
 	return ""
 }
 
-// settle notes what became of the claims and returns the revision that a snapshot must
-// have reached to show it. A claim without commit and without conflict stays in the queue.
-func (r *Runner) settle(s *cellstate.Snapshot, results []cellstate.Result) cellstate.Revision {
-	reached := s.Revision()
-	for _, res := range results {
-		reached = max(reached, res.Revision)
-		r.stats.add(func(c *Stats) { c.Committed += int64(len(res.Committed)) })
-		for i := range res.Conflicts {
-			c := &res.Conflicts[i]
-			reached = max(reached, c.Revision)
-			r.lost(s, res.Txn, c)
+// settle notes what became of a flight. A claim without commit and without conflict
+// stays in the queue.
+func (r *Runner) settle(ctx context.Context, f *flight) {
+	r.queue.flights--
+	r.queue.landing++
+	for _, t := range f.txns {
+		for _, c := range t.Claims {
+			r.queue.fly(c.Slot, false)
+			if r.nodes[c.Node]--; r.nodes[c.Node] == 0 {
+				delete(r.nodes, c.Node)
+			}
 		}
 	}
-	return reached
+	for _, res := range f.results {
+		r.stats.add(func(c *Stats) { c.Committed += int64(len(res.Committed)) })
+		for i := range res.Conflicts {
+			r.lost(f.snapshot, res.Txn, &res.Conflicts[i])
+		}
+	}
+	switch {
+	case f.err == nil:
+		r.errorPause = 0
+		r.resize(f.took)
+	case ctx.Err() != nil:
+	case errors.Is(f.err, cellstate.ErrRequestLimit): // the same transactions would meet it again
+		r.Log.Error("the policy proposes more than the store can take at once", zap.Error(f.err))
+		for _, t := range f.txns {
+			for _, c := range t.Claims {
+				r.refuse(f.snapshot, c.Slot, "the scheduler proposed more than the store can take at once")
+			}
+			for _, c := range t.Claims {
+				if e := r.queue.jobs[c.Slot.JobName()]; e != nil {
+					e.say()
+				}
+			}
+		}
+	default:
+		r.failed(ctx, "commit", f.err)
+	}
 }
 
 // lost deals with one conflict: it is counted and kept in the journal, and the slot
@@ -204,12 +206,17 @@ func (r *Runner) lost(s *cellstate.Snapshot, txn *cellstate.Txn, c *cellstate.Co
 	if c.Reason == cellstate.ReasonMalformed { // the claim is wrong, whatever the cell does
 		r.Log.Error("the policy made a claim that no cell could grant", fields...)
 		r.refuse(s, claim.Slot, fmt.Sprintf("the scheduler made a bad claim (%s)", c.Dimension))
-		e.say()
+		if e != nil {
+			e.say()
+		}
 		return
 	}
 	r.Log.Debug("conflict", fields...)
 	now := r.Clock()
 	r.journal.add(conflictRecord(r.ids.next(now), now, txn, c))
+	if e == nil {
+		return // the job went while its claims were on their way
+	}
 	e.lose(claim.Slot, c.Revision, now, r.Times.RetryMost, r.chance.Float64())
 	e.lost = raceText(claim, c)
 	e.say()

@@ -18,13 +18,17 @@ type Runner struct {
 	Config       // filled
 	wrong  error // with the configuration
 
-	stats counters
+	stats  counters
+	landed chan *flight // rounds that were on their way
 
 	// Only the deciding loop uses what follows.
 	queue      *queue
 	journal    journal
 	ids        *ids
 	chance     *rand.Rand
+	nodes      map[cellstate.NodeName]int // claims in flight
+	needs      int                        // slots of a round
+	counted    time.Time                  // when the queue was last counted
 	gone       map[cellstate.JobName]bool // jobs that left the queue and may have left a word
 	wordsAt    time.Time                  // no words before
 	errorPause time.Duration
@@ -40,6 +44,9 @@ func New(c Config) *Runner {
 		ids:    newIDs(),
 		chance: rand.New(rand.NewPCG(hash(c.Name), hash(c.Instance))),
 		gone:   map[cellstate.JobName]bool{},
+		nodes:  map[cellstate.NodeName]int{},
+		needs:  mostNeeds,
+		landed: make(chan *flight, inFlight),
 	}
 }
 
@@ -59,9 +66,11 @@ func (r *Runner) Run(ctx context.Context) error {
 }
 
 // decide is the loop: the latest snapshot, what it needs, a round; or wait for a newer
-// snapshot or for the time at which more becomes due.
+// snapshot, for a round to land, or for the time at which more becomes due.
 func (r *Runner) decide(ctx context.Context) error {
+	defer r.land(ctx, true)
 	for ctx.Err() == nil {
+		r.land(ctx, false)
 		s, newer := r.Cell.Watch()
 		var wake time.Time
 		if s != nil {
@@ -74,11 +83,14 @@ func (r *Runner) decide(ctx context.Context) error {
 			if wrote {
 				continue
 			}
-			work, due := r.queue.pick(s, now)
-			if len(work) > 0 {
-				r.round(ctx, s, shares.home, work)
+			var work []Work
+			var due time.Time
+			if r.queue.mayLaunch() {
+				if work, due = r.queue.pick(s, r.needs, now); len(work) > 0 {
+					r.round(ctx, s, shares.home, work)
+				}
 			}
-			r.record(ctx)
+			r.record(ctx, now)
 			if len(work) > 0 {
 				continue
 			}
@@ -90,12 +102,16 @@ func (r *Runner) decide(ctx context.Context) error {
 }
 
 // record writes the journal and counts the queue.
-func (r *Runner) record(ctx context.Context) {
+func (r *Runner) record(ctx context.Context, now time.Time) {
 	if len(r.journal.unwritten) > 0 {
 		if err := r.writeJournal(ctx, r.Clock()); err != nil && ctx.Err() == nil {
 			r.failed(ctx, "writing the conflict journal", err)
 		}
 	}
+	if now.Sub(r.counted) < time.Second && len(r.queue.jobs) > 100 {
+		return
+	}
+	r.counted = now
 	jobs, waiting := r.queue.size()
 	r.stats.add(func(c *Stats) { c.Jobs, c.Waiting = jobs, waiting })
 }
@@ -110,6 +126,8 @@ func (r *Runner) wait(ctx context.Context, newer <-chan struct{}, wake time.Time
 	}
 	select {
 	case <-newer:
+	case f := <-r.landed:
+		r.settle(ctx, f)
 	case <-due:
 	case <-ctx.Done():
 	}

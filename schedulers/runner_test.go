@@ -148,6 +148,7 @@ func TestInstancesShareTheJobs(t *testing.T) {
 			return func(s *cellstate.Snapshot) bool { return len(s.Node("n1").Placements) == n }
 		}
 		cell.Until("all are placed", all(40))
+		synctest.Wait() // until the last rounds have landed
 		if x, y := a.Stats().Committed, b.Stats().Committed; x+y != 40 || x < 8 || y < 8 {
 			t.Errorf("they placed %d and %d of 40", x, y)
 		}

@@ -27,6 +27,9 @@ type Input struct {
 	Seed     uint64 // for ties; the same for the same snapshot and work
 	Home     Home
 	Limits   cellstate.Limits
+	// InFlight are the nodes with a request of this instance under way: not to be chosen. A
+	// slot for which one of them was the only obstacle is neither claimed nor unplaced.
+	InFlight map[cellstate.NodeName]bool
 }
 
 // Work is one job of which slots need a node.

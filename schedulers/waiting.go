@@ -134,10 +134,7 @@ type speech struct {
 // since then" and "not looked at since then" must not look alike.
 func (q *queue) unsaid(s *cellstate.Snapshot) []speech {
 	var out []speech
-	for name, e := range q.jobs {
-		if !e.owned || e.job == nil {
-			continue
-		}
+	for name, e := range q.active {
 		have, want := e.job.Waiting, e.word
 		switch {
 		case want == nil:

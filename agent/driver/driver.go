@@ -80,6 +80,9 @@ type Driver interface {
 	// tried again. Links out of the task's folder are never followed. An unknown task
 	// gives an error for which errors.Is(err, fs.ErrNotExist) holds.
 	Logs(ctx context.Context, id, stream string) (io.ReadCloser, error)
+	// ListLogs names every task of which logs are kept, known otherwise or not, with the
+	// time at which they were last written to.
+	ListLogs(ctx context.Context) (map[string]time.Time, error)
 	// RemoveLogs forgets the logs of a task for good.
 	RemoveLogs(ctx context.Context, id string) error
 }

@@ -127,7 +127,7 @@ func (c *Cell) Place(job string, index int, node string) *cellstate.Placement {
 // Commit commits transactions as planned on s, whole, and returns the revision.
 func (c *Cell) Commit(s *cellstate.Snapshot, txns ...*cellstate.Txn) cellstate.Revision {
 	c.t.Helper()
-	plan := cellstate.MakePlan(s, time.Now(), txns, func(cellstate.ClaimRef) bool { return false })
+	plan := cellstate.MakePlan(s, time.Now(), 1000, txns, func(cellstate.ClaimRef) bool { return false })
 	for i, conflicts := range plan.Conflicts {
 		if len(conflicts) > 0 {
 			c.t.Fatalf("transaction %d does not fit: %+v", i, conflicts)

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"container/heap"
 	"context"
 	"time"
 
@@ -10,48 +11,69 @@ import (
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
-// marker remembers which job rows have been looked at, so that a look at the cell
-// costs a decision only for those that have changed, or whose time has come.
+// marker remembers the snapshot that was looked at last, so that a look at the cell
+// costs a decision only for the jobs that have changed since, or whose time has come.
 type marker struct {
-	jobs map[cellstate.JobName]looked
-	at   cellstate.Revision // of the last change of a job that was looked at
-	due  time.Time          // the first of the wakes; zero: none
+	seen  *cellstate.Snapshot // nil: none
+	wakes map[cellstate.JobName]time.Time
+	queue wakeQueue // every wake is in it; others in it have been overtaken
 }
 
-type looked struct {
-	row  *cellstate.Job
-	wake time.Time // zero: never
-}
+func newMarker() *marker { return &marker{wakes: map[cellstate.JobName]time.Time{}} }
 
-func newMarker() *marker { return &marker{jobs: map[cellstate.JobName]looked{}} }
-
-// plan are the writes that mark jobs done of which nothing will ever start again, and
-// the time at which more may come to be although nothing changes.
+// plan are the writes that mark jobs done of which nothing will ever start again, with
+// the names of the jobs.
 func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write, names []cellstate.JobName) {
-	if s.JobsRevision() == m.at && (m.due.IsZero() || now.Before(m.due)) {
-		return nil, nil
+	look := func(j *cellstate.Job) {
+		decision := reconcile.Job(s, j, now)
+		m.wake(j.Name, decision.Wake)
+		if decision.Done == nil {
+			return
+		}
+		record := proto.CloneOf(j.Record)
+		record.Done = decision.Done
+		writes = append(writes, doneWrite(s, j, record))
+		names = append(names, j.Name)
 	}
-	m.at, m.due = s.JobsRevision(), time.Time{}
-	next := make(map[cellstate.JobName]looked, len(m.jobs))
-	for scheduler := range s.Schedulers() {
-		for j := range s.JobsOf(scheduler.Name) {
-			was := m.jobs[j.Name]
-			if was.row != j || !was.wake.IsZero() && !now.Before(was.wake) {
-				decision := reconcile.Job(s, j, now)
-				was = looked{j, decision.Wake}
-				if decision.Done != nil {
-					record := proto.CloneOf(j.Record)
-					record.Done = decision.Done
-					writes = append(writes, doneWrite(s, j, record))
-					names = append(names, j.Name)
-				}
-			}
-			next[j.Name] = was
-			m.due = earliest(m.due, was.wake)
+	for was, is := range s.JobChanges(m.seen) {
+		if is == nil {
+			delete(m.wakes, was.Name)
+			continue
+		}
+		look(is)
+	}
+	m.seen = s
+	for next := m.due(); !next.IsZero() && !next.After(now); next = m.due() {
+		name := heap.Pop(&m.queue).(wake).job
+		delete(m.wakes, name)
+		if j := s.Job(name); j != nil {
+			look(j)
 		}
 	}
-	m.jobs = next
 	return writes, names
+}
+
+// wake has the job looked at again at a time although nothing of it changes; zero: never.
+func (m *marker) wake(job cellstate.JobName, at time.Time) {
+	switch {
+	case at.IsZero():
+		delete(m.wakes, job)
+	case !m.wakes[job].Equal(at):
+		m.wakes[job] = at
+		heap.Push(&m.queue, wake{at, job})
+	}
+}
+
+// due is the first of the wakes; zero: none.
+func (m *marker) due() time.Time {
+	for len(m.queue) > 0 {
+		first := m.queue[0]
+		if at, ok := m.wakes[first.job]; ok && at.Equal(first.at) {
+			return at
+		}
+		heap.Pop(&m.queue)
+	}
+	return time.Time{}
 }
 
 // doneWrite compares everything that the decision was made from: the job's record and
@@ -64,25 +86,36 @@ func doneWrite(s *cellstate.Snapshot, j *cellstate.Job, record proto.Message) ce
 	}
 }
 
-// forget makes the jobs be looked at again: their writes did not apply.
-func (m *marker) forget(names ...cellstate.JobName) {
-	for _, name := range names {
-		delete(m.jobs, name)
-		m.at = 0
-	}
-}
-
-// mark marks jobs done. It returns when to look again if nothing changes.
+// mark marks jobs done. It returns when to look again if nothing changes. A job of which
+// the write did not apply is looked at again at once.
 func (k *Keeper) mark(ctx context.Context, lead cellstate.Guard, m *marker, s *cellstate.Snapshot, now time.Time) (time.Time, error) {
 	writes, names := m.plan(s, now)
 	if len(writes) == 0 {
-		return m.due, nil
+		return m.due(), nil
 	}
 	applied, err := k.commit(ctx, lead, writes)
 	for i, name := range names {
 		if i >= len(applied) || !applied[i] {
-			m.forget(name)
+			m.wake(name, now)
 		}
 	}
-	return m.due, err
+	return m.due(), err
+}
+
+// wakeQueue is a heap of wakes, the first on top.
+type wakeQueue []wake
+
+type wake struct {
+	at  time.Time
+	job cellstate.JobName
+}
+
+func (q wakeQueue) Len() int           { return len(q) }
+func (q wakeQueue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q wakeQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *wakeQueue) Push(w any)        { *q = append(*q, w.(wake)) }
+func (q *wakeQueue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
 }

@@ -53,7 +53,7 @@ type Limits struct {
 	// are more than DoneJobs that are done; 10,000.
 	DoneAfter time.Duration
 	DoneJobs  int
-	Attempts  int           // ended ones that a slot of a job that is not done keeps; 5
+	Attempts  int           // ended ones that a slot of a job that is not done keeps; 8, as many as it takes for the backoff to grow to its most
 	Sweep     time.Duration // between two looks at what may be removed; 1 min
 }
 
@@ -78,7 +78,7 @@ func (l Limits) withDefaults() Limits {
 	number(&l.BrakePercent, 40)
 	number(&l.BrakeNodes, 3)
 	number(&l.DoneJobs, 10_000)
-	number(&l.Attempts, 5)
+	number(&l.Attempts, 8)
 	return l
 }
 

@@ -1,14 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"maps"
-	"regexp"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/names"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -74,8 +74,8 @@ func oneNode(s *cellstate.Snapshot, name string) (*ohmv1.NodeView, error) {
 // nothing else.
 func (n *nodes) SetIntent(ctx context.Context, req *ohmv1.SetIntentRequest) (*ohmv1.NodeView, error) {
 	for key, value := range req.GetLabels() {
-		if err := checkLabel(key, value); err != nil {
-			return nil, err
+		if err := cmp.Or(names.CheckKey("label", key), names.CheckValue("label", key, value)); err != nil {
+			return nil, refuse(errInvalid, "%v", err)
 		}
 	}
 	snapshot, err := n.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
@@ -116,17 +116,6 @@ func changedIntent(was *ohmv1.Intent, req *ohmv1.SetIntentRequest) *ohmv1.Intent
 	}
 	maps.Copy(next.Labels, req.GetLabels())
 	return next
-}
-
-// checkLabel is the rule of job labels, for nodes.
-func checkLabel(key, value string) error {
-	if len(key) > 63 || !regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`).MatchString(key) {
-		return refuse(errInvalid, `label %.70q is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`, key)
-	}
-	if len(value) > 256 || !utf8.ValidString(value) {
-		return refuse(errInvalid, "label %s: its value must be at most 256 bytes of text", key)
-	}
-	return nil
 }
 
 func nodeView(n *cellstate.Node) *ohmv1.NodeView {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ohmcell/ohm/cellstate"
-	"github.com/ohmcell/ohm/pkg/jobspec"
+	"github.com/ohmcell/ohm/pkg/names"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -140,7 +140,7 @@ func hear(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessag
 		return nil, refuse(errInvalid, "a session begins with hello")
 	}
 	facts := hello.GetNode()
-	if err := jobspec.CheckName("node name", facts.GetName()); err != nil {
+	if err := names.Check("node name", facts.GetName()); err != nil {
 		return nil, refuse(errInvalid, "%v", err)
 	}
 	if hello.GetSession() == "" {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/jobspec"
+	"github.com/ohmcell/ohm/pkg/near"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -135,8 +135,8 @@ func knownScheduler(at *cellstate.Snapshot, spec *ohmv1.JobSpec) error {
 		return refuse(errInvalid, "%s; none is", text)
 	}
 	text += "; known are " + strings.Join(known, ", ")
-	if near := nearest(spec.GetScheduler(), known); near != "" {
-		text += fmt.Sprintf("; did you mean %s?", near)
+	if meant := near.Of(spec.GetScheduler(), known); meant != "" {
+		text += fmt.Sprintf("; did you mean %s?", meant)
 	}
 	return refuse(errInvalid, "%s", text)
 }
@@ -203,39 +203,4 @@ func digestOf(spec *ohmv1.JobSpec) ([]byte, error) {
 	}
 	sum := sha256.Sum256(b)
 	return sum[:], nil
-}
-
-// nearest is the name that was probably meant; "" if none is close.
-func nearest(word string, names []string) string {
-	best, least := "", 1+len(word)/3
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if d := distance(word, name); d < least || d == least && best == "" {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// distance counts the insertions, deletions, replacements and swaps of neighbours that
-// turn a into b.
-func distance(a, b string) int {
-	before, above, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range above {
-		above[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			same := 1
-			if a[i-1] == b[j-1] {
-				same = 0
-			}
-			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+same)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, above, row = above, row, before
-	}
-	return above[len(b)]
 }

@@ -79,7 +79,7 @@ func (w *world) commit(v *view) {
 		w.txns++
 		txns = append(txns, celltest.Txns(v.snapshot, cellstate.TxnID(fmt.Sprint("txn-", w.txns))).Draw(w.T, "txn"))
 	}
-	plan := cellstate.MakePlan(v.snapshot, time.Unix(int64(w.txns), 0), txns, func(cellstate.ClaimRef) bool { return false })
+	plan := cellstate.MakePlan(v.snapshot, time.Unix(int64(w.txns), 0), 1000, txns, func(cellstate.ClaimRef) bool { return false })
 	v.last = txns
 	how := rapid.SampledFrom([]string{"now", "now", "later", "twice"}).Draw(w.T, "sent")
 	if how != "later" {

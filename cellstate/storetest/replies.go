@@ -62,7 +62,7 @@ func replyLaws() []law {
 		{"L6/a request that arrives twice applies once", func(c *cell) {
 			setup(c)
 			now := c.Snapshot()
-			plan := cellstate.MakePlan(now, time.Now(), []*cellstate.Txn{one("a", 0, "n1")(now)}, func(cellstate.ClaimRef) bool { return false })
+			plan := cellstate.MakePlan(now, time.Now(), 1000, []*cellstate.Txn{one("a", 0, "n1")(now)}, func(cellstate.ClaimRef) bool { return false })
 			c.Write(plan.Writes[0])
 			c.refuses(plan.Writes[0])
 			c.Release(slot(now, "a", 0), task.Failed)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
 )
@@ -81,13 +82,21 @@ func conflictTable(p *printer, conflicts []*ohmv1.ConflictView) {
 	)
 }
 
-// reasonOf is why a claim was refused: "Resources: 3 cpu wanted, 1 free".
+// reasonOf is why a claim was refused: "Resources: 3 cpu wanted, 1 free". Bytes are
+// rounded; the JSON has them exactly.
 func reasonOf(c *ohmv1.ConflictView) string {
-	s := c.Reason
-	if c.Wanted != "" {
-		s += ": " + strings.TrimSpace(fmt.Sprintf("%s %s", c.Wanted, c.Dimension)) + " wanted"
-		if c.Free != "" {
-			s += ", " + c.Free + " free"
+	s, wanted, free := c.Reason, c.Wanted, c.Free
+	if c.Dimension == "memory" || c.Dimension == "disk" {
+		want, err := resource.ParseBytes(wanted)
+		have, errHave := resource.ParseBytes(free)
+		if err == nil && errHave == nil {
+			wanted, free = resource.RoundPair(want, have)
+		}
+	}
+	if wanted != "" {
+		s += ": " + strings.TrimSpace(fmt.Sprintf("%s %s", wanted, c.Dimension)) + " wanted"
+		if free != "" {
+			s += ", " + free + " free"
 		}
 	} else if c.Dimension != "" {
 		s += ": " + c.Dimension

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ohmcell/ohm/pkg/near"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -51,9 +52,9 @@ func (a *app) unknownJobs(ctx context.Context, c *cell, err error, names ...stri
 		}
 	}
 	next := "`ohm status` lists all jobs"
-	switch near := nearest(strings.Trim(missing[0], `"`), here); {
-	case near != "":
-		next = fmt.Sprintf("did you mean %q?", near)
+	switch meant := near.Of(strings.Trim(missing[0], `"`), here); {
+	case meant != "":
+		next = fmt.Sprintf("did you mean %q?", meant)
 	case len(names) == 1 && len(elsewhere) > 0:
 		next = fmt.Sprintf("there is one in namespace %q", elsewhere[0])
 	}
@@ -74,8 +75,8 @@ func (a *app) unknownNode(ctx context.Context, c *cell, err error, name string) 
 	for _, n := range list.Nodes {
 		names = append(names, n.Node)
 	}
-	if near := nearest(name, names); near != "" {
-		next = fmt.Sprintf("did you mean %q?", near)
+	if meant := near.Of(name, names); meant != "" {
+		next = fmt.Sprintf("did you mean %q?", meant)
 	}
 	return failf(exitNotFound, next, "there is no node %q", name)
 }

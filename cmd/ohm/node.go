@@ -115,11 +115,11 @@ func cpuUse(n *ohmv1.NodeView) string {
 }
 
 func memoryUse(n *ohmv1.NodeView) string {
-	return size(n.GetUsed().GetMemoryBytes()) + "/" + size(n.GetCapacity().GetMemoryBytes())
+	return resource.RoundBytes(n.GetUsed().GetMemoryBytes()) + "/" + resource.RoundBytes(n.GetCapacity().GetMemoryBytes())
 }
 
 func diskUse(n *ohmv1.NodeView) string {
-	return size(n.GetUsed().GetDiskBytes()) + "/" + size(n.GetCapacity().GetDiskBytes())
+	return resource.RoundBytes(n.GetUsed().GetDiskBytes()) + "/" + resource.RoundBytes(n.GetCapacity().GetDiskBytes())
 }
 
 func gpuUse(n *ohmv1.NodeView) string {
@@ -128,20 +128,6 @@ func gpuUse(n *ohmv1.NodeView) string {
 		used += int64(g.UsedMilli)
 	}
 	return resource.FormatCPU(used) + "/" + fmt.Sprint(len(n.Gpus))
-}
-
-// size prints bytes with one decimal at most: a table is for looking, the exact
-// number is in the JSON.
-func size(n int64) string {
-	for _, unit := range []struct {
-		name  string
-		bytes int64
-	}{{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}} {
-		if n >= unit.bytes {
-			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(unit.bytes)), ".0") + unit.name
-		}
-	}
-	return fmt.Sprint(n)
 }
 
 func nodeDetail(p *printer, n *ohmv1.NodeView) {

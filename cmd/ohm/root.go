@@ -1,6 +1,9 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/ohmcell/ohm/pkg/near"
+	"github.com/spf13/cobra"
+)
 
 // noun is a command that only holds verbs: ohm node list.
 func noun(use, short, long, example string, verbs ...*cobra.Command) *cobra.Command {
@@ -16,8 +19,8 @@ func verbArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	next := "see `" + cmd.CommandPath() + " --help`"
-	if near := nearest(args[0], verbNames(cmd)); near != "" {
-		next = "did you mean `" + cmd.CommandPath() + " " + near + "`?"
+	if meant := near.Of(args[0], verbNames(cmd)); meant != "" {
+		next = "did you mean `" + cmd.CommandPath() + " " + meant + "`?"
 	}
 	return failf(exitUsage, next, "there is no `%s %s`", cmd.CommandPath(), args[0])
 }

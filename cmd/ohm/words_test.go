@@ -87,15 +87,6 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"web", "web1", "web10", "train"}
-	for word, want := range map[string]string{"wbe": "web", "web2": "web", "web11": "web1", "tain": "train", "xyz": "", "": "", "frob": "", "tra": "train", "we": "web"} {
-		if got := nearest(word, names); got != want {
-			t.Errorf("%q: got %q, want %q", word, got, want)
-		}
-	}
-}
-
 func TestCommandLine(t *testing.T) {
 	got := commandLine([]string{"sh", "-c", `echo "it's" $X`, "", "plain/arg=1"})
 	if want := `sh -c 'echo "it'\''s" $X' '' plain/arg=1`; got != want {

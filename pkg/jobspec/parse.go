@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/ohmcell/ohm/pkg/near"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -119,7 +120,7 @@ func (r *reader) isJob(root ast.Node) bool {
 				known++
 			}
 		}
-		if near(name, []string{"job", "groups"}) != "" || known > 1 {
+		if near.Of(name, []string{"job", "groups"}) != "" || known > 1 {
 			return true
 		}
 		names = append(names, quote(name))

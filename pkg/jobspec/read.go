@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/ohmcell/ohm/pkg/near"
 )
 
 // position is where something stands in the file, both from 1.
@@ -199,10 +200,10 @@ func (r *reader) unknown(at place, name string, key position, rows []row) {
 		return
 	}
 	if meant == "" {
-		meant = near(name, names)
+		meant = near.Of(name, names)
 	}
 	for _, row := range rows {
-		if meant == "" && near(name, row.aka) != "" {
+		if meant == "" && near.Of(name, row.aka) != "" {
 			meant = row.name
 		}
 	}

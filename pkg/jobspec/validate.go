@@ -1,7 +1,6 @@
 package jobspec
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/ohmcell/ohm/pkg/names"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"google.golang.org/protobuf/proto"
@@ -20,7 +20,7 @@ const (
 	MaxSize   = 1 << 20   // bytes, of a job file and of the stored message
 	maxTasks  = 1_000_000 // of all groups together
 	maxGPUs   = 1024      // of one task
-	maxText   = 256       // bytes, of a label's value
+	maxText   = 256       // bytes, of a value
 	maxQuoted = 60        // characters of a value that a message quotes
 )
 
@@ -54,22 +54,19 @@ func Validate(spec *ohmv1.JobSpec) []Problem {
 		ps.add("", "there is no job")
 		return ps
 	}
-	ps.check("job", CheckName("job name", spec.Name))
+	ps.check("job", names.Check("job name", spec.Name))
 	if spec.Namespace != "" {
-		ps.check("namespace", CheckName("namespace", spec.Namespace))
+		ps.check("namespace", names.Check("namespace", spec.Namespace))
 	}
 	if spec.Scheduler != "" {
-		ps.check("scheduler", CheckName("scheduler name", spec.Scheduler))
+		ps.check("scheduler", names.Check("scheduler name", spec.Scheduler))
 	}
 	if spec.Precedence < 0 || spec.Precedence > MaxPrecedence {
 		ps.add("precedence", "precedence %d is not between 0 and %d", spec.Precedence, MaxPrecedence)
 	}
 	for _, key := range slices.Sorted(maps.Keys(spec.Labels)) {
-		value := spec.Labels[key]
-		ps.check("labels."+key, checkKey("label", key))
-		if len(value) > maxText || !printable(value) {
-			ps.add("labels."+key, "label %s: its value must be at most %d bytes of printable text", quote(key), maxText)
-		}
+		ps.check("labels."+key, names.CheckKey("label", key))
+		ps.check("labels."+key, names.CheckValue("label", key, spec.Labels[key]))
 	}
 	kindKnown := checkKind(&ps, spec)
 	if spec.Retries < 0 {
@@ -156,32 +153,6 @@ func checkStop(ps *problems, stop *ohmv1.StopPolicy) {
 			ps.add("stop.grace", "stop.grace %s", wrong)
 		}
 	}
-}
-
-// CheckName holds a name against the one rule for jobs, groups, namespaces,
-// schedulers and nodes: a DNS label, so that it can stand in keys, paths and host
-// names as it is. what names it in the error ("job name").
-func CheckName(what, name string) error {
-	const rule = `use 1 to 63 lower-case letters, digits and "-", with a letter or digit at both ends`
-	switch {
-	case name == "":
-		return errors.New(what + " is empty; " + rule)
-	case len(name) > 63:
-		return fmt.Errorf("%s %s is %d characters long; %s", what, quote(name), utf8.RuneCountInString(name), rule)
-	case !only(name, func(c byte) bool { return isLower(c) || isDigit(c) || c == '-' }) || name[0] == '-' || name[len(name)-1] == '-':
-		return fmt.Errorf("%s %s is not allowed; %s", what, quote(name), rule)
-	}
-	return nil
-}
-
-// checkKey is the rule for the keys of labels and attributes.
-func checkKey(what, key string) error {
-	inner := func(c byte) bool { return isLetter(c) || isDigit(c) || strings.IndexByte("-_./", c) >= 0 }
-	outer := func(c byte) bool { return isLetter(c) || isDigit(c) }
-	if key == "" || len(key) > 63 || !only(key, inner) || !outer(key[0]) || !outer(key[len(key)-1]) {
-		return fmt.Errorf(`%s %s is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`, what, quote(key))
-	}
-	return nil
 }
 
 // only reports whether every byte of s is of a class.

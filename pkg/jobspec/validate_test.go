@@ -118,19 +118,6 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestNear(t *testing.T) {
-	names := []string{"count", "cpu", "command", "constraints", "memory", "maxRuntime"}
-	for word, want := range map[string]string{
-		"cout": "count", "cuont": "count", "counts": "count", "cpus": "cpu", "mem": "memory", "constraint": "constraints",
-		"max_runtime": "maxRuntime", "MAX-RUNTIME": "maxRuntime", "Command": "command",
-		"": "", "x": "", "elephant": "", "disk": "", "port": "",
-	} {
-		if got := near(word, names); got != want {
-			t.Errorf("near(%q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
 // FuzzParse: no file makes Parse crash; what parses passes Validate with and
 // without its defaults; every fault has a place in the file and a message.
 func FuzzParse(f *testing.F) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ohmcell/ohm/pkg/names"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -22,7 +23,7 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 			ps.add(at, "the group is empty")
 			continue
 		}
-		ps.check(at+".name", CheckName("group name", g.Name))
+		ps.check(at+".name", names.Check("group name", g.Name))
 		if g.Name != "" && seen[g.Name] {
 			ps.add(at+".name", "two groups are named %s", quote(g.Name))
 		}
@@ -120,7 +121,7 @@ func checkConstraint(ps *problems, at string, c *ohmv1.Constraint) {
 	if c.GetKey() == "" {
 		ps.add(at+".key", "key is missing; it names a label or attribute of nodes, e.g. key: zone")
 	} else {
-		ps.check(at+".key", checkKey("constraint key", c.Key))
+		ps.check(at+".key", names.CheckKey("constraint key", c.Key))
 	}
 	switch c.GetOp() {
 	case ohmv1.Operator_OPERATOR_IN, ohmv1.Operator_OPERATOR_NOT_IN:

@@ -46,7 +46,7 @@ func (t *Table) refusals(k *class, asked []int) (why []refusal, refused int32) {
 			for i := range t.candidates {
 				why = t.ask(k.Request, i, why, at)
 			}
-			k.why, k.explained = why, t.clock
+			k.why, k.explained, t.read = why, t.clock, t.clock
 		}
 		for _, i := range slices.Compact(slices.Sorted(slices.Values(asked))) {
 			why = t.ask(k.Request, i, why, at)
@@ -137,9 +137,11 @@ func (t *Table) detail(q *Request, w refusal) string {
 	case "cpu":
 		return fmt.Sprintf("largest free: %s of %s cores on node %s", resource.FormatCPU(w.free), resource.FormatCPU(q.CPUMilli), node)
 	case "memory":
-		return fmt.Sprintf("largest free: %s of %s on node %s", resource.FormatBytes(w.free), resource.FormatBytes(q.MemoryBytes), node)
+		free, wanted := resource.RoundPair(w.free, q.MemoryBytes)
+		return fmt.Sprintf("largest free: %s of %s on node %s", free, wanted, node)
 	case "disk":
-		return fmt.Sprintf("largest free: %s of %s on node %s", resource.FormatBytes(w.free), resource.FormatBytes(q.DiskBytes), node)
+		free, wanted := resource.RoundPair(w.free, q.DiskBytes)
+		return fmt.Sprintf("largest free: %s of %s on node %s", free, wanted, node)
 	}
 	models := ""
 	if len(q.Models) > 0 {

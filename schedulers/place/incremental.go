@@ -9,7 +9,7 @@ import (
 
 // Incremental places what it can of one job: each need on the node that choose finds,
 // all claims in one incremental transaction, nil if there are none; and it explains,
-// group by group, what found no node.
+// group by group, what found no node, less what awaits one.
 func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.Need) (node int, ok bool)) (*cellstate.Txn, []schedulers.Unplaced) {
 	txn := &cellstate.Txn{Mode: cellstate.Incremental}
 	var unplaced []schedulers.Unplaced
@@ -23,7 +23,9 @@ func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.N
 			}
 			full[q] = need.Node == ""
 		}
-		unplaced = r.Miss(unplaced, need)
+		if !r.Awaits(q, need) {
+			unplaced = r.Miss(unplaced, need)
+		}
 	}
 	for i := range unplaced {
 		r.explainMissed(w, &unplaced[i])

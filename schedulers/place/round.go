@@ -19,6 +19,10 @@ type Round struct {
 	seed     uint64
 	requests map[group]*Request
 	taken    []taken
+	load     *Load // of the job at work; nil: none
+
+	asked   *Request // the last one of which the class was wanted
+	classOf *class
 }
 
 // group is what all tasks of one request have in common.
@@ -30,12 +34,14 @@ type group struct {
 // taken is a claim that stands in the overlay.
 type taken struct {
 	candidate int
+	job       *cellstate.Job
 	request   *Request
 	gpus      []*ohmv1.DeviceShare
 }
 
 // Each lets one place each job of the work, in order, on one round; what one returns is
-// the proposal. It fails only when ctx ends.
+// the proposal. It fails only when ctx ends. Neither the round nor a load of it is to be
+// used later.
 func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced)) (schedulers.Proposal, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,6 +53,7 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 			return schedulers.Proposal{}, err
 		}
 		txn, unplaced := one(r, w)
+		r.unload()
 		if txn != nil {
 			p.Txns = append(p.Txns, txn)
 		}
@@ -58,17 +65,20 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 // begin starts a round on the input's snapshot.
 func (t *Table) begin(in schedulers.Input) *Round {
 	t.follow(in.Snapshot)
+	t.bar(in.InFlight)
 	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}}
 	r.census(in.Work, 1)
 	t.learn()
 	return r
 }
 
-// end takes the overlay away.
+// end leaves it to the next round to take the overlay away: until then most of the nodes
+// in it have new rows.
 func (r *Round) end(in schedulers.Input) {
 	for _, k := range r.taken {
-		r.t.restore(k.candidate, r.t.candidates[k.candidate].Node)
+		r.t.overlaid = append(r.t.overlaid, int32(k.candidate))
 	}
+	r.unload()
 	r.census(in.Work, -1)
 }
 
@@ -106,67 +116,69 @@ const (
 	farPrice  = 600
 )
 
-// Choose finds the best node for a request, by its number; load, if given, says of each
-// node how many tasks it had better not have more of: fewer come first, whatever the
-// score. Equal nodes are told apart by the seed.
-func (r *Round) Choose(q *Request, load []int32) (node int, ok bool) {
-	t := r.t
-	k := t.class(q)
-	n := len(t.candidates)
-	if n == 0 {
-		return 0, false
+// price is what a node costs an instance with a home share.
+func price(home schedulers.Home, i int) float64 {
+	switch of := home.Of; {
+	case of < 2 || i%of == home.Index:
+		return 0
+	case i/of%of == home.Index:
+		return awayPrice
 	}
-	best, bestScore := -1, unfit
-	for i, turn := int(r.seed%uint64(n)), 0; turn < n; i, turn = i+1, turn+1 {
-		if i == n {
-			i = 0
-		}
-		if best >= 0 && load != nil && load[i] > load[best] {
-			continue
-		}
-		score := r.score(k, i)
-		if score > bestScore || (score != unfit && load != nil && load[i] < load[best]) {
-			best, bestScore = i, score
-		}
-	}
-	return best, best >= 0
+	return farPrice
 }
 
-// score is what a node is worth to a class in this round; unfit if it does not fit.
-func (r *Round) score(k *class, i int) float64 {
-	score := r.t.score(k, i)
-	of := r.home.Of
-	switch {
-	case of < 2 || i%of == r.home.Index:
-		return score
-	case i/of%of == r.home.Index:
-		return score - awayPrice
+// Choose finds the best node for a request, by its number. With the load of the job at
+// work, what that says comes before the score. Equal nodes are told apart by the seed: it
+// names a node, and of equal ones the first from there on is taken, in a circle.
+func (r *Round) Choose(q *Request, load *Load) (node int, ok bool) {
+	if len(r.t.candidates) == 0 {
+		return 0, false
 	}
-	return score - farPrice
+	k := r.class(q)
+	r.t.catchUp(k, r.home, load)
+	return r.t.best(k, int(r.seed%uint64(len(r.t.candidates))))
+}
+
+// class is that of a request.
+func (r *Round) class(q *Request) *class {
+	if r.asked != q {
+		r.asked, r.classOf = q, r.t.class(q)
+	}
+	return r.classOf
 }
 
 // Options are at most most nodes that fit, the best first, of each score only one:
 // nodes of one score are mostly alike.
 func (r *Round) Options(q *Request, most int) []int {
-	k := r.t.class(q)
+	k := r.class(q)
+	r.t.catchUp(k, r.home, nil)
+	scores := k.tree.scores()
 	var nodes []int
-	for i := range r.t.candidates {
-		if r.score(k, i) != unfit {
+	for i, score := range scores {
+		if score != unfit {
 			nodes = append(nodes, i)
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(r.score(k, b), r.score(k, a)) })
-	nodes = slices.CompactFunc(nodes, func(a, b int) bool { return r.score(k, a) == r.score(k, b) })
+	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	nodes = slices.CompactFunc(nodes, func(a, b int) bool { return scores[a] == scores[b] })
 	return nodes[:min(len(nodes), most)]
 }
 
-// Only is the number of a named node, if the request fits there.
+// Only is the number of a named node, if the request fits there and no request is under
+// way.
 func (r *Round) Only(q *Request, name cellstate.NodeName) (node int, ok bool) {
 	i, known := r.t.index[name]
-	if !known {
-		return 0, false
-	}
-	return i, r.score(r.t.class(q), i) != unfit
+	return i, known && !r.t.inFlight[i] && r.t.fits(q, &r.t.candidates[i])
+}
+
+// Awaits says whether a need that finds no node would find one among those with requests
+// under way: then it is neither placed nor explained in this round.
+func (r *Round) Awaits(q *Request, need reconcile.Need) bool {
+	t := r.t
+	return slices.ContainsFunc(t.barred, func(i int32) bool {
+		c := &t.candidates[i]
+		return (need.Node == "" || need.Node == c.Node.Name) && (r.load == nil || t.counts[i] <= r.load.last) && t.fits(q, c)
+	})
 }
 
 // Claim claims a node that fits for a slot, in the overlay too.
@@ -174,14 +186,22 @@ func (r *Round) Claim(job *cellstate.Job, need reconcile.Need, node int) cellsta
 	c := &r.t.candidates[node]
 	q := r.Request(job, need.Group)
 	gpus := shares(q, c.without(q.Precedence))
-	c.take(q, gpus, 1)
-	r.t.touch(node)
-	r.taken = append(r.taken, taken{node, q, gpus})
+	r.take(taken{node, job, q, gpus}, 1)
+	r.taken = append(r.taken, taken{node, job, q, gpus})
 	return cellstate.Claim{
 		Slot: need.Slot, Attempt: need.Attempt, Node: c.Node.Name,
 		Resources: need.Group.GetResources(), GPUs: gpus,
 		Precedence: q.Precedence, JobRevision: job.Revision,
 	}
+}
+
+// take lays a claim over the snapshot, or gives it back (times -1).
+func (r *Round) take(k taken, times int) {
+	r.t.candidates[k.candidate].take(k.request, k.gpus, times)
+	if r.load != nil && r.load.job == k.job {
+		r.load.count(k.candidate, int32(times))
+	}
+	r.t.touch(k.candidate)
 }
 
 // Mark is the overlay as it stands now, for Undo.
@@ -190,28 +210,8 @@ func (r *Round) Mark() int { return len(r.taken) }
 // Undo gives back what was claimed since the mark.
 func (r *Round) Undo(mark int) {
 	for _, k := range r.taken[mark:] {
-		r.t.candidates[k.candidate].take(k.request, k.gpus, -1)
-		r.t.touch(k.candidate)
+		r.take(k, -1)
 	}
 	r.taken = r.taken[:mark]
-}
-
-// Load counts the live tasks of a job on each node; nil where it has none and wants one.
-func (r *Round) Load(w schedulers.Work) []int32 {
-	var load []int32
-	if len(w.Needs) > 1 {
-		load = make([]int32, len(r.t.candidates))
-	}
-	for _, task := range w.Job.Tasks {
-		if task.Placement == nil {
-			continue
-		}
-		if i, known := r.t.index[cellstate.NodeName(task.Placement.GetNode())]; known {
-			if load == nil {
-				load = make([]int32, len(r.t.candidates))
-			}
-			load[i]++
-		}
-	}
-	return load
+	r.t.returns++
 }

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"math"
 	"sync"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -26,9 +25,16 @@ type Table struct {
 	census census
 	demand demand
 
-	clock   uint64            // counts the changes
-	changed []uint64          // by candidate: the clock when it last changed
-	classes map[string]*class // by Request.class
+	clock    uint64            // counts the changes
+	changed  []uint64          // by candidate: the clock when it last changed
+	log      []int32           // the candidates that changed last, up to the clock
+	read     uint64            // the latest clock that a class has caught up with
+	overlaid []int32           // candidates on which the last round has laid claims
+	inFlight []bool            // by candidate: not to be chosen in this round
+	barred   []int32           // those in flight
+	counts   []int32           // by candidate: of the present Load; else all 0
+	returns  uint64            // counts the times when claims were given back
+	classes  map[string]*class // by Request.class
 }
 
 // maxClasses bounds the classes that are remembered; beyond it all are forgotten.
@@ -44,33 +50,37 @@ func NewTable() *Table {
 }
 
 func (t *Table) reset() {
-	t.candidates, t.seen, t.changed = nil, nil, nil
+	t.candidates, t.seen, t.changed, t.inFlight, t.counts = nil, nil, nil, nil, nil
+	t.overlaid, t.barred, t.log = t.overlaid[:0], t.barred[:0], t.log[:0]
 	t.index, t.models, t.supply = map[cellstate.NodeName]int{}, map[string]int{}, nil
 	t.census = census{shapes: map[shape]int{}}
 	clear(t.classes)
 }
 
-// follow makes the table that of a snapshot, at the price of the rows that differ. If
-// nodes have come or gone it begins anew.
+// follow makes the table that of a snapshot, without a claim over it, at the price of
+// the rows that differ and of the claims that were. If nodes have come or gone it begins
+// anew.
 func (t *Table) follow(s *cellstate.Snapshot) {
-	if s == t.snapshot {
+	changes, same := s.NodeChanges(t.snapshot)
+	t.snapshot = s
+	if !same {
+		t.build(s)
 		return
 	}
-	t.snapshot = s
-	i := 0
-	for n := range s.Nodes() {
-		if i == len(t.candidates) || t.candidates[i].Node.Name != n.Name {
+	for i, n := range changes {
+		// Snapshots of two origins may be alike in all but their nodes; then all rows differ.
+		if t.candidates[i].Node.Name != n.Name {
 			t.build(s)
 			return
 		}
-		if t.candidates[i].Node != n {
-			t.update(i, n)
+		t.update(i, n)
+	}
+	for _, i := range t.overlaid {
+		if c := &t.candidates[i]; c.claims != 0 { // else its row is new
+			t.restore(int(i), c.Node)
 		}
-		i++
 	}
-	if i != len(t.candidates) {
-		t.build(s)
-	}
+	t.overlaid = t.overlaid[:0]
 }
 
 func (t *Table) build(s *cellstate.Snapshot) {
@@ -78,9 +88,10 @@ func (t *Table) build(s *cellstate.Snapshot) {
 	for n := range s.Nodes() {
 		t.index[n.Name] = len(t.candidates)
 		t.candidates = append(t.candidates, Candidate{Node: &cellstate.Node{Name: n.Name}})
-		t.seen, t.changed = append(t.seen, nil), append(t.changed, 0)
+		t.seen, t.changed, t.inFlight = append(t.seen, nil), append(t.changed, 0), append(t.inFlight, false)
 		t.update(len(t.candidates)-1, n)
 	}
+	t.counts = make([]int32, len(t.candidates))
 }
 
 // update takes over a node's new row.
@@ -97,6 +108,9 @@ func (t *Table) update(i int, n *cellstate.Node) {
 		t.supply[g.model]++
 	}
 	t.seen[i] = t.seen[i][:0]
+	if len(n.Used().GPUs) == 0 {
+		return
+	}
 	for _, p := range n.Placements {
 		if g := p.GetGpus(); len(g) > 0 && g[0].GetMilli() > 0 {
 			s := seenPlacement(t.snapshot, p)
@@ -112,10 +126,22 @@ func (t *Table) restore(i int, n *cellstate.Node) {
 	t.touch(i)
 }
 
+// touch notes that a candidate has changed.
 func (t *Table) touch(i int) {
+	if n := len(t.log); n > 0 && int(t.log[n-1]) == i && t.read < t.clock {
+		return // no class has seen the last change yet
+	}
 	t.clock++
 	t.changed[i] = t.clock
+	if keep := len(t.candidates) / logged; len(t.log) > 2*keep+logged {
+		t.log = append(t.log[:0], t.log[len(t.log)-keep:]...)
+	}
+	t.log = append(t.log, int32(i))
 }
+
+// logged is which part of the candidates may have changed before a class does better to
+// look at all of them.
+const logged = 8
 
 // model is the number of a device model.
 func (t *Table) model(name string) int {
@@ -136,60 +162,23 @@ func (t *Table) learn() {
 	}
 }
 
-// class is what is remembered of equal requests.
-type class struct {
-	*Request
-	verdicts []verdict // by candidate
-
-	explained uint64 // the clock at which all candidates were asked for why
-	why       []refusal
-}
-
-// verdict is what the filters said of a candidate at a clock, and what the scorer said
-// of it in an epoch of the demand.
-type verdict struct {
-	judged, scored uint64
-	fits           bool
-	score          float64
-}
-
-// unfit is the score of a node that does not fit.
-var unfit = math.Inf(-1)
-
-// class finds or begins the class of a request.
-func (t *Table) class(r *Request) *class {
-	k := t.classes[r.class]
-	if k == nil {
-		if len(t.classes) >= maxClasses {
-			clear(t.classes)
+// bar makes the nodes with requests under way those that are not to be chosen.
+func (t *Table) bar(names map[cellstate.NodeName]bool) {
+	still := t.barred[:0]
+	for _, i := range t.barred {
+		if names[t.candidates[i].Node.Name] {
+			still = append(still, i)
+			continue
 		}
-		k = &class{Request: r, verdicts: make([]verdict, len(t.candidates))}
-		t.classes[r.class] = k
+		t.inFlight[i] = false
+		t.touch(int(i))
 	}
-	return k
-}
-
-// score is what a candidate is worth to a class; unfit if it does not fit.
-func (t *Table) score(k *class, i int) float64 {
-	v := &k.verdicts[i]
-	if v.judged < t.changed[i] {
-		*v = verdict{judged: t.clock, fits: t.fits(k.Request, &t.candidates[i])}
-	}
-	if !v.fits {
-		return unfit
-	}
-	if v.scored != t.demand.epoch {
-		v.scored = t.demand.epoch
-		v.score = t.Scorer.Score(k.Request, t.candidates[i].without(k.Precedence))
-	}
-	return v.score
-}
-
-func (t *Table) fits(r *Request, c *Candidate) bool {
-	for _, f := range t.Filters {
-		if _, ok := f.Check(r, c); !ok {
-			return false
+	t.barred = still
+	for name, barred := range names {
+		if i, known := t.index[name]; known && barred && !t.inFlight[i] {
+			t.inFlight[i] = true
+			t.barred = append(t.barred, int32(i))
+			t.touch(i)
 		}
 	}
-	return true
 }

@@ -56,7 +56,7 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 				for _, n := range w.Needs {
 					q := r.Request(w.Job, n.Group)
 					for i := range worn.candidates {
-						if got, want := r.score(worn.class(q), i), f.score(fresh.class(q), i); got != want {
+						if got, want := scores(r, q)[i], scores(f, q)[i]; got != want {
 							t.Fatalf("%s on %s: score %v; a fresh table says %v", n.Slot, worn.candidates[i].Node.Name, got, want)
 						}
 					}
@@ -71,6 +71,13 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 			}
 		}
 	})
+}
+
+// scores are what the candidates are worth to a request now.
+func scores(r *Round, q *Request) []float64 {
+	k := r.class(q)
+	r.t.catchUp(k, r.home, nil)
+	return k.tree.scores()
 }
 
 func TestEachEndsWithItsContext(t *testing.T) {

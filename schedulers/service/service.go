@@ -24,12 +24,9 @@ func New() *Policy { return &Policy{place.NewTable()} }
 // that comes before the home share and the score.
 func (p *Policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Proposal, error) {
 	return p.table.Each(ctx, in, func(r *place.Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
-		load := r.Load(w)
+		load := r.Spread(w)
 		return r.Incremental(w, func(q *place.Request, _ reconcile.Need) (node int, ok bool) {
-			if node, ok = r.Choose(q, load); ok && load != nil {
-				load[node]++
-			}
-			return node, ok
+			return r.Choose(q, load)
 		})
 	})
 }

@@ -86,6 +86,7 @@ var cases = []struct {
 	{"SignalToTheEnded", Always, signalToTheEnded},
 	{"RemoveRefusesTheRunning", Always, removeRefusesTheRunning},
 	{"RemoveLeavesOnlyLogs", Always, removeLeavesOnlyLogs},
+	{"ListLogs", Always, listLogs},
 	{"AdoptAndEnd", Always, adoptAndEnd},
 	{"AdoptAndLearnExit", Always, adoptAndLearnExit},
 
@@ -254,6 +255,16 @@ func (b *bench) log(id, stream string) string {
 		b.Fatalf("read %s of %s: %v", stream, id, err)
 	}
 	return string(data)
+}
+
+// kept are the tasks whose logs are listed.
+func (b *bench) kept() map[string]time.Time {
+	b.Helper()
+	kept, err := b.driver.ListLogs(b.Context())
+	if err != nil {
+		b.Fatalf("list logs: %v", err)
+	}
+	return kept
 }
 
 // says waits until stdout holds the text.

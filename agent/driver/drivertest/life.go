@@ -222,10 +222,33 @@ func removeLeavesOnlyLogs(t *testing.T, b *bench) {
 		b.restart()
 	}
 	b.must(b.driver.RemoveLogs(b.Context(), id))
+	if at, ok := b.kept()[id]; ok {
+		t.Errorf("removed logs are listed, written at %v", at)
+	}
 	if r, err := b.driver.Logs(b.Context(), id, "stdout"); !isNotExist(err) {
 		t.Errorf("removed logs: %v, %v", r, err)
 	}
 	b.must(b.driver.RemoveLogs(b.Context(), id))
+}
+
+// listLogs: the logs of a task are listed from its start until they are removed, for an
+// agent that knows nothing of it, too.
+func listLogs(t *testing.T, b *bench) {
+	begin := time.Now().Add(-time.Second) // file systems round
+	id, runs := b.start(b.Work(0, time.Millisecond)), b.start(b.Work(0, 0))
+	b.ended(id)
+	b.must(b.driver.Remove(b.Context(), id))
+	b.restart()
+	for _, id := range []string{id, runs} {
+		if at, ok := b.kept()[id]; !ok || at.Before(begin) || at.After(time.Now().Add(time.Second)) {
+			t.Errorf("logs of %s: listed %v, written at %v", id, ok, at)
+		}
+	}
+	b.must(b.driver.RemoveLogs(b.Context(), id))
+	b.restart()
+	if at, ok := b.kept()[id]; ok {
+		t.Errorf("removed logs are listed, written at %v", at)
+	}
 }
 
 func adoptAndEnd(t *testing.T, b *bench) {

@@ -43,7 +43,7 @@ const maxSeconds = 9e9
 type Driver struct {
 	mu      sync.Mutex
 	tasks   map[string]*hollow
-	logs    map[string]bool // tasks whose logs are kept
+	logs    map[string]time.Time // tasks whose logs are kept: when they were written
 	watches map[chan<- struct{}]bool
 }
 
@@ -51,7 +51,7 @@ var _ driver.Driver = (*Driver)(nil)
 
 // New makes a node without tasks.
 func New() *Driver {
-	return &Driver{tasks: map[string]*hollow{}, logs: map[string]bool{}, watches: map[chan<- struct{}]bool{}}
+	return &Driver{tasks: map[string]*hollow{}, logs: map[string]time.Time{}, watches: map[chan<- struct{}]bool{}}
 }
 
 // hollow is one task: when it started, and how and when it ends if nobody ends it before.
@@ -112,7 +112,7 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 	if d.tasks[t.ID] != nil {
 		return nil
 	}
-	if d.logs[t.ID] {
+	if _, ran := d.logs[t.ID]; ran {
 		return fmt.Errorf("task %s ran here before and was removed", t.ID)
 	}
 	now := time.Now()
@@ -122,7 +122,7 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 			State: task.Failed, Cause: task.StartFailed, Message: err.Error(),
 		}}
 	} else {
-		d.logs[t.ID] = true
+		d.logs[t.ID] = now
 	}
 	d.tasks[t.ID] = h
 	d.wake()
@@ -258,7 +258,7 @@ func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.logs[id] {
+	if _, kept := d.logs[id]; !kept {
 		return nil, &fs.PathError{Op: "open log", Path: id + "/" + stream, Err: fs.ErrNotExist}
 	}
 	line := fmt.Sprintf("hollow task %s started\n", id)
@@ -266,6 +266,13 @@ func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, erro
 		line = fmt.Sprintf("hollow task %s runs nothing\n", id)
 	}
 	return io.NopCloser(strings.NewReader(line)), nil
+}
+
+// ListLogs never fails.
+func (d *Driver) ListLogs(context.Context) (map[string]time.Time, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.logs), nil
 }
 
 // RemoveLogs forgets both streams.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +44,34 @@ func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, erro
 		return nil, fmt.Errorf("log %s is not a plain file with one name: refused", path)
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// ListLogs takes the later of the two streams' times; that of the folder where there is
+// neither.
+func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) {
+	entries, err := os.ReadDir(d.logs)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]time.Time{}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if checkID(e.Name()) != nil {
+			continue
+		}
+		var written time.Time
+		for _, part := range []string{"stdout", "stderr", "."} {
+			if info, err := os.Lstat(filepath.Join(d.logs, e.Name(), part)); err == nil && (part != "." || written.IsZero()) && info.ModTime().After(written) {
+				written = info.ModTime()
+			}
+		}
+		if !written.IsZero() { // it has not gone meanwhile
+			kept[e.Name()] = written
+		}
+	}
+	return kept, nil
 }
 
 // RemoveLogs forgets both streams.

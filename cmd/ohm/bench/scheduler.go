@@ -26,15 +26,9 @@ type policy struct {
 
 func (p policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Proposal, error) {
 	return p.table.Each(ctx, in, func(r *place.Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
-		load := r.Load(w)
+		load := r.AtMost(w, p.most)
 		return r.Incremental(w, func(q *place.Request, _ reconcile.Need) (node int, ok bool) {
-			if node, ok = r.Choose(q, load); ok && load != nil {
-				if load[node] >= p.most {
-					return 0, false
-				}
-				load[node]++
-			}
-			return node, ok
+			return r.Choose(q, load)
 		})
 	})
 }

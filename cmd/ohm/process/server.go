@@ -76,7 +76,7 @@ func (s Server) serve(ctx context.Context, listener net.Listener) error {
 	})
 	keep := keeper.New(keeper.Config{Store: store, Mirror: m, Server: s.Name, Log: s.Log.Named("keeper"), Limits: s.Keeper})
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(srv.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics.MustRegister(append(keep.Collectors(), srv.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
 	g := grpc.NewServer(append(srv.Options(),
 		grpc.MaxRecvMsgSize(64<<20), grpc.MaxConcurrentStreams(1<<20),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),

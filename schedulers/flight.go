@@ -1,0 +1,98 @@
+package schedulers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ohmcell/ohm/cellstate"
+)
+
+// inFlight is how many rounds may be on their way to the store at once: while one is,
+// the next is decided. More buy no throughput, only a longer wait at the store.
+const inFlight = 2
+
+// The size of a round follows the time that the store takes for one: a request that is
+// slow makes the next ones smaller, so that a service's one-task job never queues behind
+// a wall of batch. What several schedulers have under way together settles by itself
+// (additive increase, multiplicative decrease; Chiu and Jain 1989).
+const (
+	leastNeeds = 16
+	mostNeeds  = 300 // about; a gang is never cut
+	slowCommit = 25 * time.Millisecond
+)
+
+// flight is one round on its way: its transactions, and what came of them.
+type flight struct {
+	snapshot *cellstate.Snapshot // on which it was decided
+	txns     []*cellstate.Txn
+	results  []cellstate.Result
+	err      error
+	took     time.Duration
+}
+
+// launch sends transactions to the store. Their slots and nodes are left alone until
+// they have landed. Whoever ends the Runner waits for its flights.
+func (r *Runner) launch(ctx context.Context, s *cellstate.Snapshot, txns []*cellstate.Txn) {
+	f := &flight{snapshot: s, txns: txns}
+	for _, t := range txns {
+		for _, c := range t.Claims {
+			r.queue.fly(c.Slot, true)
+			r.nodes[c.Node]++
+		}
+	}
+	r.queue.flights++
+	go func() {
+		r.fly(ctx, f)
+		r.landed <- f
+	}()
+}
+
+// fly commits and waits until the snapshot shows what came of it. While that is not
+// known the transactions are sent again: their ids make that harmless (L6).
+func (r *Runner) fly(ctx context.Context, f *flight) {
+	began := time.Now()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, r.Times.RetryMost) {
+		f.results, f.err = r.Cell.Commit(ctx, f.txns...)
+		if !errors.Is(f.err, cellstate.ErrUnknown) || ctx.Err() != nil {
+			break
+		}
+		sleep(ctx, pause)
+	}
+	f.took = time.Since(began)
+	reached := f.snapshot.Revision()
+	for _, res := range f.results {
+		reached = max(reached, res.Revision)
+		for _, c := range res.Conflicts {
+			reached = max(reached, c.Revision)
+		}
+	}
+	if _, err := r.Cell.WaitSnapshot(ctx, reached); err != nil && f.err == nil {
+		f.err = err
+	}
+}
+
+// land takes in what has landed; with wait it waits for all that is on its way.
+func (r *Runner) land(ctx context.Context, wait bool) {
+	for r.queue.flights > 0 {
+		if wait {
+			r.settle(ctx, <-r.landed)
+			continue
+		}
+		select {
+		case f := <-r.landed:
+			r.settle(ctx, f)
+		default:
+			return
+		}
+	}
+}
+
+// resize fits the size of the next rounds to the time that this one took.
+func (r *Runner) resize(took time.Duration) {
+	if took > slowCommit {
+		r.needs = max(leastNeeds, r.needs*85/100)
+	} else {
+		r.needs = min(mostNeeds, r.needs+8)
+	}
+}

@@ -1,0 +1,142 @@
+package place
+
+import (
+	"math"
+
+	"github.com/ohmcell/ohm/schedulers"
+)
+
+// class is what is remembered of equal requests: the score of each candidate, brought up
+// to date when the class is next used.
+type class struct {
+	*Request
+	tree   tree            // what each candidate is worth in the round; see Table.value
+	at     uint64          // the clock of the tree
+	demand uint64          // the epoch of the demand that the scores are of
+	home   schedulers.Home // the share that the scores are of
+
+	load    *Load   // the nodes of which are masked while they have too many tasks of its job; nil: none
+	level   int32   // more than so many are too many
+	returns uint64  // the table's, when the level was begun
+	masked  []int32 // at least the candidates that are masked
+	spare   []int32 // memory for masked
+
+	explained uint64 // the clock at which all candidates were asked for why
+	why       []refusal
+}
+
+// class finds or begins the class of a request.
+func (t *Table) class(r *Request) *class {
+	k := t.classes[r.class]
+	if k == nil {
+		if len(t.classes) >= maxClasses {
+			clear(t.classes)
+		}
+		k = &class{Request: r, tree: newTree(len(t.candidates))}
+		t.classes[r.class] = k
+	}
+	return k
+}
+
+// catchUp brings a class up to date, with the nodes of a load masked.
+func (t *Table) catchUp(k *class, home schedulers.Home, load *Load) {
+	var stale []int32
+	other := k.load != load || (load != nil && k.returns != t.returns)
+	if other {
+		stale = k.masked
+		k.masked, k.spare = k.spare[:0], stale
+		k.load, k.returns = load, t.returns
+		if load != nil {
+			k.level = load.first
+		}
+	}
+	scores := k.tree.scores()
+	switch behind := t.clock - k.at; {
+	case k.demand != t.demand.epoch || k.home != home:
+		k.demand, k.home = t.demand.epoch, home
+		for i := range scores {
+			if scores[i] != unfit || t.changed[i] > k.at {
+				scores[i] = t.value(k, i)
+			}
+		}
+		k.tree.rebuild()
+	case behind > uint64(min(len(t.log), len(scores)/logged)):
+		for i, changed := range t.changed {
+			if changed > k.at {
+				scores[i] = t.value(k, i)
+			}
+		}
+		k.tree.rebuild()
+	default:
+		for n, i := range t.log[len(t.log)-int(behind):] {
+			if t.changed[i] == k.at+uint64(n)+1 { // else it comes once more
+				k.tree.set(int(i), t.value(k, int(i)))
+			}
+		}
+	}
+	k.at, t.read = t.clock, t.clock
+	for _, i := range stale {
+		k.tree.set(int(i), t.value(k, int(i)))
+	}
+	if other && load != nil {
+		for _, i := range load.nodes {
+			k.tree.set(int(i), t.value(k, int(i)))
+		}
+	}
+}
+
+// value is what a candidate is worth to a class in this round: its score less the price
+// of the home share; unfit if it is in flight, masked, or does not fit.
+func (t *Table) value(k *class, i int) float64 {
+	if t.inFlight[i] {
+		return unfit
+	}
+	if k.load != nil && t.counts[i] > k.level {
+		k.masked = append(k.masked, int32(i))
+		return unfit
+	}
+	c := &t.candidates[i]
+	if !t.fits(k.Request, c) {
+		return unfit
+	}
+	score := t.Scorer.Score(k.Request, c.without(k.Precedence)) - price(k.home, i)
+	if math.IsNaN(score) {
+		return unfit
+	}
+	return score
+}
+
+func (t *Table) fits(r *Request, c *Candidate) bool {
+	for _, f := range t.Filters {
+		if _, ok := f.Check(r, c); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// best is the best node for a class that has caught up; of equal ones the first from the
+// given one on, all in a circle. Where nodes are masked and no other will do, the level
+// rises to the next at which one does.
+func (t *Table) best(k *class, from int) (node int, ok bool) {
+	for {
+		if node, ok = k.tree.best(from); ok || k.load == nil {
+			return node, ok
+		}
+		next := k.load.last + 1
+		for _, i := range k.load.nodes {
+			if n := t.counts[i]; n > k.level {
+				next = min(next, n)
+			}
+		}
+		if next > k.load.last {
+			return 0, false
+		}
+		k.level = next
+		for _, i := range k.load.nodes {
+			if t.counts[i] == next {
+				k.tree.set(int(i), t.value(k, int(i)))
+			}
+		}
+	}
+}
