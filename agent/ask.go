@@ -3,41 +3,45 @@ package agent
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 var errSlow = errors.New("the driver has not answered in time")
 
-// ask puts a question to the driver for as long as the present look may take. A driver
-// that does not answer holds nothing up: it is asked the same again only when it has, and
-// what it says then is not heard.
+// ask puts a question to the driver, for as long as the present look may take: a driver
+// that hangs, over one task or all, does not hold the loop up. It is not asked the same
+// again before it has answered; what it says then is not heard.
 func ask[T any](ctx context.Context, l *loop, what string, question func(context.Context) (T, error)) (T, error) {
 	var none T
-	if l.unanswered[what] || !time.Now().Before(l.lookUntil) {
-		return none, errSlow
+	if done := l.unanswered[what]; done != nil {
+		select {
+		case <-done:
+			delete(l.unanswered, what)
+		default:
+			return none, errSlow
+		}
+	}
+	asking, cancel := context.WithDeadlineCause(ctx, l.lookUntil, errSlow)
+	if asking.Err() != nil {
+		cancel()
+		return none, context.Cause(asking)
 	}
 	type answer struct {
 		said T
 		err  error
 	}
-	asking, cancel := context.WithDeadlineCause(ctx, l.lookUntil, errSlow)
 	answered := make(chan answer, 1)
-	late := make(chan struct{})
+	done := make(chan struct{})
 	l.asking.Go(func() {
+		defer close(done)
 		defer cancel()
 		said, err := question(asking)
 		answered <- answer{said, err}
-		select {
-		case <-late:
-			l.answers <- what
-		default:
-		}
 	})
 	select {
 	case a := <-answered:
 		return a.said, a.err
 	case <-asking.Done():
+		l.unanswered[what] = done
+		return none, context.Cause(asking)
 	}
-	_ = late
-	return none, context.Cause(asking)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/agent/driver"
 )
 
 // look brings what is known of the machine up to date: the tasks that were hinted at, or
@@ -12,6 +14,7 @@ import (
 func (l *loop) look(ctx context.Context) {
 	hints := l.takeHints()
 	now := time.Now()
+	l.lookUntil = now.Add(l.LookTimeout)
 	if !now.Before(l.nextList) {
 		l.list(ctx)
 		return
@@ -32,7 +35,7 @@ func (l *loop) look(ctx context.Context) {
 // one broken task hides no other.
 func (l *loop) list(ctx context.Context) {
 	l.nextList = time.Now().Add(jitter(l.Resync, 0.8))
-	seen, err := l.Driver.List(ctx)
+	seen, err := ask(ctx, l, "", l.Driver.List)
 	listed := map[string]bool{}
 	for _, o := range seen {
 		listed[o.ID] = true
@@ -52,6 +55,32 @@ func (l *loop) list(ctx context.Context) {
 			e.here, e.blind = false, false
 		}
 	}
+	if err == nil && !l.adopted {
+		l.adoptLogs(ctx)
+	}
+}
+
+// adoptLogs finds the logs of tasks that neither the machine nor the journal knows: they
+// ran here before the journal was lost. They are removed like any others, in time.
+func (l *loop) adoptLogs(ctx context.Context) {
+	kept, err := ask(ctx, l, "logs", l.Driver.ListLogs)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.Log.Warn("the logs on this machine cannot be listed", zap.Error(err))
+		}
+		return
+	}
+	l.adopted = true
+	for id, written := range kept {
+		if l.tasks[id] != nil {
+			continue
+		}
+		e := l.entry(id)
+		e.blind = false
+		m := e.memo
+		m.Started, m.Kept = true, written
+		l.remember(e, m)
+	}
 }
 
 func (l *loop) observe(ctx context.Context, e *entry) {
@@ -59,12 +88,19 @@ func (l *loop) observe(ctx context.Context, e *entry) {
 		e.again = true // what the step sees may be older than the hint
 		return
 	}
-	o, here, err := l.Driver.Observe(ctx, e.id)
+	type look struct {
+		driver.Observation
+		here bool
+	}
+	seen, err := ask(ctx, l, e.id, func(ctx context.Context) (s look, err error) {
+		s.Observation, s.here, err = l.Driver.Observe(ctx, e.id)
+		return s, err
+	})
 	if e.blind = err != nil; err != nil {
 		if ctx.Err() == nil {
 			l.Log.Warn("a task cannot be observed", zap.String("task", e.id), zap.Error(err))
 		}
 		return
 	}
-	e.seen, e.here = o, here
+	e.seen, e.here = seen.Observation, seen.here
 }

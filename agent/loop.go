@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -45,16 +46,21 @@ type loop struct {
 
 	told     bool // what is desired is known (A1)
 	nextList time.Time
+	adopted  bool // the logs on the machine have been compared with what is known
 	results  chan result
 	busy     int // steps under way
 	pushes   int // of logs, under way
 	pushed   chan struct{}
+
+	lookUntil  time.Time                  // when the present look at the machine must be over
+	unanswered map[string]<-chan struct{} // questions that the driver has not answered in time; closed when it has
+	asking     sync.WaitGroup
 }
 
 func newLoop(a *Agent, book *journal.Journal) *loop {
 	l := &loop{
 		Agent: a, book: book, tasks: map[string]*entry{},
-		results: make(chan result), pushed: make(chan struct{}),
+		results: make(chan result), pushed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
 	}
 	if book == nil {
 		return l
@@ -118,6 +124,7 @@ func (l *loop) run(ctx context.Context) error {
 			l.pushes--
 		}
 	}
+	l.asking.Wait()
 	return nil // Run flushes the journal
 }
 

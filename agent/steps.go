@@ -42,7 +42,9 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	r := result{entry: e, call: d.call}
 	l.act(ctx, e, func(ctx context.Context) result {
 		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
-		r.seen, r.here, r.lookErr = l.Driver.Observe(context.WithoutCancel(ctx), e.id)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.LookTimeout)
+		defer cancel()
+		r.seen, r.here, r.lookErr = l.Driver.Observe(ctx, e.id)
 		return r
 	})
 }

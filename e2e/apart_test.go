@@ -22,7 +22,8 @@ groups:
 }
 
 // The parts of a cell as processes of their own: two schedulers of one policy share the
-// jobs, and one takes over from the other; a server comes back, and nobody notices.
+// jobs, and one takes over from the other; a server and an agent come back, and no task
+// notices.
 func TestProcessesApart(t *testing.T) {
 	t.Parallel()
 	dir, notes := shortDir(t), shortDir(t)
@@ -42,7 +43,10 @@ func TestProcessesApart(t *testing.T) {
 	scheduler("batch", "two")
 	scheduler("service", "three")
 	t.Cleanup(func() { endTasks(t, dir) })
-	start(t, "ohm", "agent", "--address", c.address, "--data-dir", dir, "--node", "here")
+	serveNode := func() *process {
+		return start(t, "ohm", "agent", "--address", c.address, "--data-dir", dir, "--node", "here")
+	}
+	agent := serveNode()
 	instances := func(scheduler string) []string {
 		for _, s := range read[[]struct {
 			Scheduler string
@@ -93,6 +97,9 @@ func TestProcessesApart(t *testing.T) {
 	}
 	serve(c.address)
 	c.run(batch("after", 3)) // agent and scheduler are back
+	agent.kill()
+	serveNode()
+	c.run(batch("afterwards", 3))
 	v := c.tasks("svc")["svc/main/0"]
 	if got := alive(t, v.Pid); got != was || v.Attempt != 1 || starts(t, notes, "svc", 0) != 1 {
 		t.Errorf("the task was %s, now it is %s, attempt %d, started %d times", was, got, v.Attempt, starts(t, notes, "svc", 0))

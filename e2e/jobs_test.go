@@ -89,6 +89,31 @@ func TestCase7(t *testing.T) {
 	nothingLeft(t, dir)
 }
 
+// A request id makes a repeated run harmless, and a different one of the same id a fault.
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, shortDir(t))
+	file := d.job(batch("nightly", 2))
+	for range 2 {
+		d.ohm("run", file, "--request-id", "tonight", "--wait", "--timeout", patience.String())
+	}
+	for name, v := range d.tasks("nightly") {
+		if v.Attempt != 1 || v.State != "Succeeded" {
+			t.Errorf("%s: attempt %d is %s", name, v.Attempt, v.State)
+		}
+	}
+	if n := read[struct{ Version int64 }](d.client, "status", "nightly").Version; n != 1 {
+		t.Errorf("the repeated run made version %d", n)
+	}
+	if a := d.try("run", d.job(batch("nightly", 3)), "--request-id", "tonight"); a.code != 5 {
+		t.Errorf("other content under the same id: exit code %d: %s", a.code, a.stderr)
+	}
+	d.ohm("run", file, "--request-id", "tomorrow", "--wait", "--timeout", patience.String())
+	if n := read[struct{ Version int64 }](d.client, "status", "nightly").Version; n != 2 {
+		t.Errorf("the next run made version %d", n)
+	}
+}
+
 // Logs follow a task while it runs, and end when it does.
 func TestLogsFollow(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,20 @@ func modeLaws() []law {
 		}
 	}
 	return []law{
+		{"L3/more claims for one node than a write may hold all commit", func(c *cell) {
+			c.Node(celltest.Node{Name: "n1", CPU: 200_000})
+			c.Job(celltest.Job{Name: "a", Count: 150, CPU: 1000})
+			s := c.side()
+			now := s.Snapshot()
+			var claims []cellstate.Claim
+			for i := range 150 {
+				claims = append(claims, claim(now, "a", i, "n1"))
+			}
+			c.committed(c.commit(s, celltest.Txn(now, cellstate.Incremental, claims...)))
+			if n := len(c.Snapshot().Node("n1").Placements); n != 150 {
+				c.Errorf("%d placements of 150", n)
+			}
+		}},
 		{"L3/a gang that fits commits at one revision", func(c *cell) {
 			setup(c, "g")
 			s := c.side()

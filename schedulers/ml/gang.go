@@ -19,6 +19,7 @@ type gang struct {
 	// least is how many of the needs must find a node now: the gang's minimum less what
 	// lives already. most is how many claims one transaction may hold; 0: no limit.
 	least, most int
+	awaits      bool // a need would find its node among those with requests under way
 }
 
 func newGang(r *place.Round, w schedulers.Work, most int) *gang {
@@ -39,7 +40,8 @@ func newGang(r *place.Round, w schedulers.Work, most int) *gang {
 }
 
 // place claims nodes for the gang: for all of its needs or, if not all find one, for as
-// many as do, but for no less than the least.
+// many as do, but for no less than the least. A gang that waits whole, and might not once
+// the requests under way are answered, is not explained.
 func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 	mark := g.round.Mark()
 	claims, unplaced, later := g.greedy()
@@ -57,12 +59,17 @@ func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 		return nil, unplaced
 	}
 	fit := len(claims)
-	for i := range unplaced { // beside those of the gang that would fit
-		g.explain(&unplaced[i], fit)
+	for i := range unplaced {
+		if !g.awaits {
+			g.explain(&unplaced[i], fit) // beside those of the gang that would fit
+		}
 	}
 	g.round.Undo(mark)
 	if claims := g.search(); claims != nil {
 		return atomic(claims), nil
+	}
+	if g.awaits {
+		return nil, nil
 	}
 	return nil, g.waitWhole(unplaced, fit)
 }
@@ -73,7 +80,8 @@ func atomic(claims []cellstate.Claim) *cellstate.Txn {
 }
 
 // greedy gives each need in turn the best node. For a gang of identical tasks nothing
-// finds room for more. later are the needs beyond what one transaction holds.
+// finds room for more. What awaits a node is not among the unplaced; later are the needs
+// beyond what one transaction holds.
 func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplaced, later []reconcile.Need) {
 	full := map[*place.Request]bool{} // room only shrinks
 	for i, need := range g.order {
@@ -87,6 +95,10 @@ func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplace
 				continue
 			}
 			full[q] = true
+		}
+		if g.round.Awaits(q, need) {
+			g.awaits = true
+			continue
 		}
 		unplaced = g.round.Miss(unplaced, need)
 	}

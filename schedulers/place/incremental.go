@@ -18,6 +18,9 @@ func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.N
 		q := r.Request(w.Job, need.Group)
 		if !full[q] {
 			if node, ok := choose(q, need); ok {
+				if txn.Claims == nil {
+					txn.Claims = make([]cellstate.Claim, 0, len(w.Needs))
+				}
 				txn.Claims = append(txn.Claims, r.Claim(w.Job, need, node))
 				continue
 			}
