@@ -76,9 +76,9 @@ func TestLogsWithoutJournal(t *testing.T) {
 		w.pass(time.Minute)
 		have("the newest two", false, true, true)
 		w.push(w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids[1]}), "", "", "", true)
-		w.pass(58 * time.Minute)
+		w.pass(55 * time.Minute)
 		have("within the hour", false, true, true)
-		w.pass(5 * time.Minute)
+		w.pass(8 * time.Minute)
 		have("after it", false, false, false)
 	})
 }

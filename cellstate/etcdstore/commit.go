@@ -2,155 +2,151 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/mem"
 
 	"github.com/ohmcell/ohm/cellstate"
 )
 
-// Commit cuts the writes into requests that fit the server's limits and sends one
-// after the other.
+// atOnce is how many requests of one Commit are under way at once; the other lanes are
+// left to other commits.
+const atOnce = laneCount / 2
+
+// Commit cuts the writes into requests that fit the server's limits.
 func (s *Store) Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error) {
 	out := cellstate.Outcome{Applied: make([]cellstate.Revision, len(writes))}
-	if err := distinct(writes); err != nil {
+	requests, err := s.requests(writes)
+	if err != nil {
 		return out, err
 	}
-	nested := make([]nestedWrite, len(writes))
-	for i, w := range writes {
-		var err error
-		if nested[i], err = s.nest(w); err != nil {
+	defer func() {
+		for _, r := range requests {
+			r.body.Free()
+		}
+	}()
+	fates := make([]fate, len(requests))
+	if len(requests) == 1 { // where a key stands twice in it, etcd refuses it
+		fates[0] = s.send(ctx, requests[0])
+	} else {
+		if err := distinct(writes); err != nil {
 			return out, err
 		}
-	}
-	for from := 0; from < len(nested); {
-		to := s.cut(nested, from)
-		at, applied, err := s.send(ctx, nested[from:to])
-		if err != nil {
-			return out, err
+		var sending errgroup.Group
+		sending.SetLimit(atOnce)
+		for i, r := range requests {
+			sending.Go(func() error {
+				fates[i] = s.send(ctx, r)
+				return nil
+			})
 		}
-		out.Revision = max(out.Revision, at)
-		for i, ok := range applied {
-			if ok {
-				out.Applied[from+i] = at
-			}
-		}
-		from = to
+		_ = sending.Wait()
 	}
-	return out, nil
+	return out, together(&out, requests, fates)
 }
 
-// nestedWrite is one write as a nested transaction, with what tells afterwards whether
-// it was applied.
-type nestedWrite struct {
-	op    clientv3.Op
-	ops   int // the larger of its compares and operations
-	bytes int // about
-	proof proof
-}
-
-// proof is a key that shows whether a write was applied at a revision: a key that it
-// puts has that mod revision, or a key that it deletes is gone although it stood before.
-type proof struct {
-	key  string
-	gone bool
-}
-
-// nest builds the nested transaction of a write: compares first, then fences and records.
-func (s *Store) nest(w cellstate.Write) (nestedWrite, error) {
-	var n nestedWrite
-	var cmps []clientv3.Cmp
-	var ops []clientv3.Op
-	for _, g := range w.Guards {
-		cmps = append(cmps, s.compare(g))
-		if g.Delete {
-			ops = append(ops, clientv3.OpDelete(s.key(g.Key), clientv3.WithRange(s.key(g.End))))
-		}
-	}
-	for _, f := range w.Fences {
-		key := s.fenceKey(f.Node)
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(key), "=", int64(f.Compared)))
-		ops = append(ops, clientv3.OpPut(key, ""))
-		n.proof = proof{key: key}
-		n.bytes += 2 * len(key)
-	}
-	for _, r := range w.Records {
-		key := s.key(r.Key)
-		if r.Read != cellstate.ReadGuarded {
-			cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(key), "=", int64(r.Read)))
-		}
-		if r.Value == nil {
-			ops = append(ops, clientv3.OpDelete(key))
-			if n.proof.key == "" {
-				n.proof = proof{key: key, gone: true}
-			}
+// together gathers the fates of a call's requests. Where one failed and another was
+// applied in part, the call has an unknown outcome: other errors say that nothing was.
+func together(out *cellstate.Outcome, requests []request, fates []fate) error {
+	var errs []error
+	some, unknown := false, false
+	for i, f := range fates {
+		if f.err != nil {
+			unknown = unknown || errors.Is(f.err, cellstate.ErrUnknown)
+			errs = append(errs, f.err)
 			continue
 		}
-		raw, err := marshal(r.Value)
+		out.Revision = max(out.Revision, f.at)
+		for k, applied := range f.applied {
+			if applied {
+				out.Applied[requests[i].first+k], some = f.at, true
+			}
+		}
+	}
+	switch {
+	case len(errs) == 0:
+		return nil
+	case some && !unknown:
+		return fmt.Errorf("%w: a part was applied, but: %w", cellstate.ErrUnknown, errors.Join(errs...))
+	}
+	return errors.Join(errs...)
+}
+
+// request is what one request carries below its lane.
+type request struct {
+	body   mem.Buffer // the writes, as operations of the success branch
+	first  int        // the first of them among the writes of the call
+	proofs []key      // by write: a key that it puts
+}
+
+// requests encodes the writes and cuts them where the server's limits are reached.
+func (s *Store) requests(writes []cellstate.Write) ([]request, error) {
+	data := s.bodies.Get(estimate(writes))
+	b := (*data)[:0]
+	proofs := make([]key, len(writes))
+	type cut struct{ write, at int }
+	var cuts []cut // where each request begins
+	deepest, since := 0, 0
+	for i := range writes {
+		begun := len(b)
+		var path int
+		var err error
+		if b, path, proofs[i], err = s.appendWrite(b, &writes[i], s.spare(i)); err == nil {
+			err = s.fits(path, len(b)-begun)
+		}
 		if err != nil {
-			return n, fmt.Errorf("record %s: %w", r.Key, err)
+			*data = b
+			s.bodies.Put(data)
+			return nil, err
 		}
-		ops = append(ops, clientv3.OpPut(key, string(raw), clientv3.WithLease(clientv3.LeaseID(r.Lease))))
-		if n.proof.key == "" || n.proof.gone {
-			n.proof = proof{key: key}
+		deepest = max(deepest, path)
+		if i == 0 || 2+i-since+deepest > s.cfg.MaxTxnOps || len(b)-cuts[len(cuts)-1].at > s.cfg.MaxRequestBytes/2 {
+			cuts, since, deepest = append(cuts, cut{i, begun}), i, path
 		}
-		n.bytes += 2*len(key) + len(raw)
 	}
-	for _, g := range w.Guards {
-		n.bytes += 2 * len(s.prefix+string(g.Key))
-	}
-	// Operations along a path add up: what exceeds the compares goes one level deeper, in
-	// transactions without conditions, which cost the path no more than their own length.
-	if most := max(len(cmps), 16); len(ops) > most {
-		var deeper []clientv3.Op
-		for len(ops) > 0 {
-			k := min(16, len(ops))
-			deeper = append(deeper, clientv3.OpTxn(nil, ops[:k], nil))
-			ops = ops[k:]
+	*data = b
+	whole := mem.NewBuffer(data, &s.bodies)
+	defer whole.Free()
+	requests := make([]request, len(cuts))
+	for i, c := range cuts {
+		next := cut{len(writes), len(b)}
+		if i+1 < len(cuts) {
+			next = cuts[i+1]
 		}
-		ops = deeper
-		n.ops = 16
+		requests[i] = request{body: whole.Slice(c.at, next.at), first: c.write, proofs: proofs[c.write:next.write]}
 	}
-	n.ops += max(len(cmps), len(ops))
-	n.op = clientv3.OpTxn(cmps, ops, nil)
-	if most := s.cfg.MaxTxnOps - 4; n.ops > most {
-		return n, fmt.Errorf("%w: one write needs %d operations, the server allows %d", cellstate.ErrRequestLimit, n.ops, most)
-	}
-	if n.bytes > s.cfg.MaxRequestBytes {
-		return n, fmt.Errorf("%w: one write has about %d bytes, the server allows %d", cellstate.ErrRequestLimit, n.bytes, s.cfg.MaxRequestBytes)
-	}
-	return n, nil
+	return requests, nil
 }
 
-func (s *Store) compare(g cellstate.Guard) clientv3.Cmp {
-	var c clientv3.Cmp
-	switch key := s.key(g.Key); {
-	case g.NotNewer:
-		c = clientv3.Compare(clientv3.ModRevision(key), "<", int64(g.Revision)+1)
-	case g.Revision == 0:
-		c = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-	default:
-		c = clientv3.Compare(clientv3.ModRevision(key), "=", int64(g.Revision))
+// fits says whether a request can hold a write.
+func (s *Store) fits(path, bytes int) error {
+	if most := s.cfg.MaxTxnOps - 4; path > most {
+		return fmt.Errorf("%w: one write needs %d operations, the server allows %d", cellstate.ErrRequestLimit, path, most)
 	}
-	if g.End != "" {
-		c = c.WithRange(s.key(g.End))
+	if bytes > s.cfg.MaxRequestBytes {
+		return fmt.Errorf("%w: one write has %d bytes, the server allows %d", cellstate.ErrRequestLimit, bytes, s.cfg.MaxRequestBytes)
 	}
-	return c
+	return nil
 }
 
-// cut returns the end of the longest run of writes from from on that one request holds.
-func (s *Store) cut(nested []nestedWrite, from int) int {
-	deepest, bytes := 0, 0
-	for i := from; i < len(nested); i++ {
-		deepest, bytes = max(deepest, nested[i].ops), bytes+nested[i].bytes
-		if i > from && (2+i-from+deepest > s.cfg.MaxTxnOps || bytes > s.cfg.MaxRequestBytes/2) {
-			return i
-		}
+// estimate is about how many bytes the writes take.
+func estimate(writes []cellstate.Write) int {
+	n := 0
+	for i := range writes {
+		n += 64 + 128*(len(writes[i].Guards)+len(writes[i].Fences)) + 512*len(writes[i].Records)
 	}
-	return len(nested)
+	return n
 }
 
-// distinct refuses what etcd would refuse: a key put twice in one request.
+// spare is the key that a write puts which has nothing else to put, the i-th of its call.
+func (s *Store) spare(i int) key {
+	return key{s.side, fmt.Sprintf("t/%s/proof/%d", s.cfg.Sender, i)}
+}
+
+// distinct refuses what etcd would refuse in one request: a key put twice.
 func distinct(writes []cellstate.Write) error {
 	keys := map[cellstate.Key]bool{}
 	fences := map[cellstate.NodeName]bool{}
@@ -170,3 +166,18 @@ func distinct(writes []cellstate.Write) error {
 	}
 	return nil
 }
+
+// bodies is a pool of encoded requests, which grpc gives back when they are sent.
+type bodies struct{ pool sync.Pool }
+
+// Get returns a buffer with room for n bytes.
+func (p *bodies) Get(n int) *[]byte {
+	if b, ok := p.pool.Get().(*[]byte); ok && cap(*b) >= n {
+		return b
+	}
+	b := make([]byte, 0, n)
+	return &b
+}
+
+// Put gives a buffer back.
+func (p *bodies) Put(b *[]byte) { p.pool.Put(b) }

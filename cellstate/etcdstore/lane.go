@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -19,105 +22,115 @@ import (
 // request compares the lane's key with what the one before left and puts its own number,
 // so it can be applied once at most, and the key says afterwards whether it was (L6).
 type lane struct {
-	key    string
-	seq    int64 // of the last request that is known to be applied
+	key    key
+	seq    int64 // of the last request that is known to be applied, or never will be
 	mod    int64 // the key's mod revision then; 0: it does not exist
 	unread bool  // seq and mod are not known: read them first
 }
+
+// void marks a number in a lane whose request was never applied and never will be.
+const void = " void"
+
+func (l *lane) next() string { return strconv.FormatInt(l.seq+1, 10) }
 
 // attempts bounds how often one request is sent again after it is known not to have
 // been applied.
 const attempts = 3
 
+// fate is what became of a request. An error other than ErrUnknown says that it was not
+// and will not be applied.
+type fate struct {
+	at      cellstate.Revision
+	applied []bool // by write
+	err     error
+}
+
 // send sends one request on a free lane and learns its fate also if the reply is lost.
-func (s *Store) send(ctx context.Context, writes []nestedWrite) (at cellstate.Revision, applied []bool, err error) {
+func (s *Store) send(ctx context.Context, r request) fate {
 	var l *lane
 	select {
 	case l = <-s.lanes:
 		defer func() { s.lanes <- l }()
 	case <-ctx.Done():
-		return 0, nil, fmt.Errorf("%w: %w", cellstate.ErrUnreachable, context.Cause(ctx))
+		return fate{err: fmt.Errorf("%w: %w", cellstate.ErrUnreachable, context.Cause(ctx))}
 	}
 	incarnation, cluster := s.identity()
+	var last error
 	for range attempts {
 		if l.unread {
 			if err := s.readLane(ctx, l); err != nil {
-				return 0, nil, err
+				return fate{err: err}
 			}
 		}
-		var resp *clientv3.TxnResponse
-		resp, err = s.request(ctx, l, incarnation, writes)
+		var reply txnReply
+		sent, err := s.request(ctx, l, incarnation, r, &reply)
 		switch {
-		case err == nil && resp.Header.ClusterId != cluster:
-			return 0, nil, cellstate.ErrIncarnation
-		case err == nil && resp.Succeeded:
-			l.seq, l.mod = l.seq+1, resp.Header.Revision
-			return cellstate.Revision(resp.Header.Revision), appliedOf(resp.Responses[1:]), nil
+		case err == nil && reply.succeeded:
+			if reply.cluster != cluster || len(reply.nested) != 1+len(r.proofs) {
+				l.unread = true
+				return fate{err: fmt.Errorf("%w: %w", cellstate.ErrUnknown, cellstate.ErrIncarnation)}
+			}
+			l.seq, l.mod = l.seq+1, int64(reply.revision)
+			return fate{at: reply.revision, applied: reply.nested[1:]}
 		case err == nil:
 			// Not applied: the incarnation is another one, or the lane was moved by a request
 			// that had been given up.
 			l.unread = true
-			if !sameIncarnation(resp.Responses, incarnation) {
-				return 0, nil, cellstate.ErrIncarnation
+			if reply.cluster != cluster || !reply.found || reply.value != incarnation {
+				return fate{err: cellstate.ErrIncarnation}
 			}
-			err = errors.New("the lane was moved by somebody else")
+			last = errors.New("the lane was moved by somebody else")
+		case !sent:
+			return fate{err: s.unreachable(err)}
 		case definite(err):
-			return 0, nil, refused(err)
+			return fate{err: refused(err)}
 		default:
-			at, applied, settled, resolveErr := s.resolve(ctx, l, writes)
-			if resolveErr != nil {
+			f, settled := s.resolve(ctx, l, r)
+			if f.err != nil {
 				l.unread = true
-				return 0, nil, fmt.Errorf("%w: %w", resolveErr, err)
+				return fate{err: fmt.Errorf("%w: %w", f.err, err)}
 			}
 			if settled {
-				return at, applied, nil
+				return f
+			}
+			last = err
+			if ctx.Err() != nil {
+				return fate{err: s.unreachable(err)}
 			}
 		}
 	}
-	return 0, nil, s.unreachable(err)
+	return fate{err: s.unreachable(last)}
 }
 
-func (s *Store) request(ctx context.Context, l *lane, incarnation string, writes []nestedWrite) (*clientv3.TxnResponse, error) {
+// request makes one attempt: if the lane and the incarnation are as expected, the lane
+// moves on and the writes are judged; else the incarnation is read.
+func (s *Store) request(ctx context.Context, l *lane, incarnation string, r request, reply *txnReply) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	incarnationKey := s.key(cellstate.MetaKey("incarnation"))
-	ops := make([]clientv3.Op, 0, len(writes)+1)
-	ops = append(ops, clientv3.OpPut(l.key, strconv.FormatInt(l.seq+1, 10)))
-	for _, w := range writes {
-		ops = append(ops, w.op)
+	head := compare{key: l.key, target: modTarget, revision: l.mod}.append(make([]byte, 0, 512))
+	head = appendCompareValue(head, incarnationKey, incarnation)
+	head = appendPutString(head, txnSuccess, l.key, l.next())
+	head = appendGet(head, txnFailure, incarnationKey)
+	sent, err = s.wire.txn(ctx, mem.BufferSlice{mem.SliceBuffer(head), r.body}, reply)
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
+		err = fmt.Errorf("no answer within %s: %w", s.cfg.Timeout, err)
 	}
-	return s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(l.key), "=", l.mod),
-			clientv3.Compare(clientv3.Value(incarnationKey), "=", incarnation)).
-		Then(ops...).
-		Else(clientv3.OpGet(incarnationKey)).
-		Commit()
-}
-
-func appliedOf(responses []*pb.ResponseOp) []bool {
-	applied := make([]bool, len(responses))
-	for i, r := range responses {
-		applied[i] = r.GetResponseTxn().GetSucceeded()
-	}
-	return applied
-}
-
-func sameIncarnation(responses []*pb.ResponseOp, want string) bool {
-	kvs := responses[0].GetResponseRange().GetKvs()
-	return len(kvs) == 1 && string(kvs[0].Value) == want
+	return sent, err
 }
 
 func (s *Store) readLane(ctx context.Context, l *lane) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	resp, err := s.client.Get(ctx, l.key)
+	resp, err := s.client.Get(ctx, l.key.String())
 	if err != nil {
 		return s.unreachable(err)
 	}
 	l.seq, l.mod, l.unread = 0, 0, false
 	if len(resp.Kvs) == 1 {
 		l.mod = resp.Kvs[0].ModRevision
-		if l.seq, err = strconv.ParseInt(string(resp.Kvs[0].Value), 10, 64); err != nil {
+		if l.seq, err = strconv.ParseInt(strings.TrimSuffix(string(resp.Kvs[0].Value), void), 10, 64); err != nil {
+			l.unread = true
 			return fmt.Errorf("lane %s: %w", l.key, err)
 		}
 	}
@@ -127,75 +140,84 @@ func (s *Store) readLane(ctx context.Context, l *lane) error {
 // resolve learns the fate of a request whose reply was lost. If the lane's sequence
 // was reached, the request was applied at that key's mod revision, and a part of it
 // committed if and only if its proof has that revision when read there. If not, the lane
-// is advanced under compare, and the late request can never apply.
-func (s *Store) resolve(ctx context.Context, l *lane, writes []nestedWrite) (at cellstate.Revision, applied []bool, settled bool, err error) {
-	// The caller may have given up; whether the request was applied must be known all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.cfg.Timeout)
+// is advanced under compare, and the late request can never apply: it is not settled.
+//
+// The caller may have given up; whether the request was applied must be known all the
+// same, but he waits no longer than one timeout for it.
+func (s *Store) resolve(ctx context.Context, l *lane, r request) (f fate, settled bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
-	for range attempts {
-		sent := *l
-		resp, err := s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(sent.key), "=", sent.mod)).
-			Then(clientv3.OpPut(sent.key, strconv.FormatInt(sent.seq+1, 10))).
-			Else(clientv3.OpGet(sent.key)).
-			Commit()
-		if err != nil {
-			continue // this put is repeatable: it changes nothing but the lane, under compare
+	_, cluster := s.identity()
+	number := l.next()
+	ask := compare{key: l.key, target: modTarget, revision: l.mod}.append(nil)
+	ask = appendPutString(ask, txnSuccess, l.key, number+void)
+	ask = appendGet(ask, txnFailure, l.key)
+	var reply txnReply
+	for pause := time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		// This can be repeated: it changes nothing but the lane, once, under compare.
+		_, err := s.wire.txn(ctx, mem.BufferSlice{mem.SliceBuffer(ask)}, &reply, grpc.WaitForReady(true))
+		if err == nil {
+			break
 		}
-		if resp.Succeeded {
-			l.seq, l.mod = sent.seq+1, resp.Header.Revision
-			return 0, nil, false, nil
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fate{err: cellstate.ErrUnknown}, false
 		}
-		kvs := resp.Responses[0].GetResponseRange().GetKvs()
-		if len(kvs) != 1 {
-			return 0, nil, false, cellstate.ErrUnknown
-		}
-		rev := kvs[0].ModRevision
-		applied, err := s.proofsAt(ctx, writes, rev)
-		if err != nil {
-			return 0, nil, false, err
-		}
-		l.seq, l.mod = sent.seq+1, rev
-		return cellstate.Revision(rev), applied, true, nil
 	}
-	return 0, nil, false, cellstate.ErrUnknown
+	switch {
+	case reply.cluster != cluster:
+		return fate{err: fmt.Errorf("%w: %w", cellstate.ErrUnknown, cellstate.ErrIncarnation)}, false
+	case reply.succeeded:
+		l.seq, l.mod = l.seq+1, int64(reply.revision)
+		return fate{}, false
+	case reply.found && reply.value == number+void: // by an earlier try, whose reply was lost, too
+		l.seq, l.mod = l.seq+1, reply.mod
+		return fate{}, false
+	case !reply.found || reply.value != number:
+		return fate{err: cellstate.ErrUnknown}, false
+	}
+	applied, err := s.proofsAt(ctx, r.proofs, reply.mod)
+	if err != nil {
+		return fate{err: err}, false
+	}
+	l.seq, l.mod = l.seq+1, reply.mod
+	return fate{at: cellstate.Revision(reply.mod), applied: applied}, true
 }
 
 // proofsAt reads which writes were applied at a revision.
-func (s *Store) proofsAt(ctx context.Context, writes []nestedWrite, rev int64) ([]bool, error) {
-	applied := make([]bool, len(writes))
-	for i, w := range writes {
-		now, err := s.client.Get(ctx, w.proof.key, clientv3.WithRev(rev))
+func (s *Store) proofsAt(ctx context.Context, proofs []key, rev int64) ([]bool, error) {
+	applied := make([]bool, 0, len(proofs))
+	for len(proofs) > 0 {
+		n := min(len(proofs), 100, s.cfg.MaxTxnOps)
+		gets := make([]clientv3.Op, n)
+		for i, k := range proofs[:n] {
+			gets[i] = clientv3.OpGet(k.String(), clientv3.WithRev(rev), clientv3.WithKeysOnly())
+		}
+		resp, err := s.client.Txn(ctx).Then(gets...).Commit()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", cellstate.ErrUnknown, err) // compacted, or away again
 		}
-		if !w.proof.gone {
-			applied[i] = len(now.Kvs) == 1 && now.Kvs[0].ModRevision == rev
-			continue
+		for _, got := range resp.Responses {
+			kvs := got.GetResponseRange().GetKvs()
+			applied = append(applied, len(kvs) == 1 && kvs[0].ModRevision == rev)
 		}
-		before, err := s.client.Get(ctx, w.proof.key, clientv3.WithRev(rev-1))
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", cellstate.ErrUnknown, err)
-		}
-		applied[i] = len(before.Kvs) == 1 && len(now.Kvs) == 0
+		proofs = proofs[n:]
 	}
 	return applied, nil
 }
 
 // definite says whether the server refused the request, so that nothing was applied.
 func definite(err error) bool {
-	for _, known := range []error{
-		rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace,
-		rpctypes.ErrLeaseNotFound, rpctypes.ErrEmptyKey, rpctypes.ErrTooManyRequests,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.ResourceExhausted: // too large, too many, no space
+		return true
 	}
-	return status.Code(err) == codes.InvalidArgument
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
 }
 
 func refused(err error) error {
+	err = rpctypes.Error(err)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return fmt.Errorf("%w: the lease of a record has ended: %w", cellstate.ErrNotFound, err)

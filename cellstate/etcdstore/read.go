@@ -3,8 +3,6 @@ package etcdstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"iter"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -29,7 +27,7 @@ func (s *Store) Load(ctx context.Context) (*cellstate.Snapshot, error) {
 func (s *Store) loadAt(ctx context.Context, at int64) (*cellstate.Snapshot, error) {
 	var records []cellstate.Change
 	at, err := s.readRange(ctx, s.prefix, at, false, func(kv *mvccpb.KeyValue) error {
-		c, err := s.change(kv)
+		c, err := change(s.prefix, keyValue{key: kv.Key, value: kv.Value, mod: cellstate.Revision(kv.ModRevision)}, false)
 		records = append(records, c)
 		return err
 	})
@@ -37,9 +35,8 @@ func (s *Store) loadAt(ctx context.Context, at int64) (*cellstate.Snapshot, erro
 		return nil, err
 	}
 	fences := map[cellstate.NodeName]cellstate.Revision{}
-	side := s.side + "f/"
-	if _, err := s.readRange(ctx, side, at, true, func(kv *mvccpb.KeyValue) error {
-		fences[cellstate.NodeName(strings.TrimPrefix(string(kv.Key), side))] = cellstate.Revision(kv.ModRevision)
+	if _, err := s.readRange(ctx, s.fences, at, true, func(kv *mvccpb.KeyValue) error {
+		fences[cellstate.NodeName(strings.TrimPrefix(string(kv.Key), s.fences))] = cellstate.Revision(kv.ModRevision)
 		return nil
 	}); err != nil {
 		return nil, err
@@ -79,93 +76,18 @@ func (s *Store) readRange(ctx context.Context, prefix string, at int64, keysOnly
 	}
 }
 
-// change decodes a record. A kind that this release does not know has no value.
-func (s *Store) change(kv *mvccpb.KeyValue) (cellstate.Change, error) {
-	c := cellstate.Change{Key: cellstate.Key(strings.TrimPrefix(string(kv.Key), s.prefix)), Revision: cellstate.Revision(kv.ModRevision)}
-	value := c.Key.Parse().Kind.NewValue()
-	if value == nil {
-		return c, nil
-	}
-	if err := unmarshal(kv.Value, value); err != nil {
-		return c, fmt.Errorf("record %s at revision %d cannot be read: %w", c.Key, kv.ModRevision, err)
-	}
-	c.Value = value
-	return c, nil
-}
-
-// Changes watches the records. etcd sends whole revisions in order, and resumes by
-// itself where its client lost the connection.
-func (s *Store) Changes(ctx context.Context, after cellstate.Revision) iter.Seq2[cellstate.Batch, error] {
-	return func(yield func(cellstate.Batch, error) bool) {
-		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-		defer cancel()
-		_, cluster := s.identity()
-		reached := after
-		for resp := range s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1)) {
-			switch err := resp.Err(); {
-			case errors.Is(err, rpctypes.ErrCompacted), resp.CompactRevision > 0:
-				yield(cellstate.Batch{}, fmt.Errorf("%w: compacted at %d", cellstate.ErrCompacted, resp.CompactRevision))
-				return
-			case err != nil && ctx.Err() == nil:
-				yield(cellstate.Batch{}, s.unreachable(err))
-				return
-			}
-			at := cellstate.Revision(resp.Header.Revision)
-			if resp.Header.ClusterId != cluster || (resp.IsProgressNotify() && at < reached) {
-				yield(cellstate.Batch{}, cellstate.ErrIncarnation)
-				return
-			}
-			// The header's revision may be ahead of the events of a watch that catches up: only
-			// a progress notice promises that nothing is missing up to it.
-			b := cellstate.Batch{Changes: make([]cellstate.Change, 0, len(resp.Events))}
-			if resp.IsProgressNotify() {
-				b.Revision = at
-			}
-			for _, e := range resp.Events {
-				if e.Type == clientv3.EventTypeDelete {
-					b.Changes = append(b.Changes, cellstate.Change{
-						Key: cellstate.Key(strings.TrimPrefix(string(e.Kv.Key), s.prefix)), Deleted: true, Revision: cellstate.Revision(e.Kv.ModRevision)})
-				} else {
-					c, err := s.change(e.Kv)
-					if err != nil {
-						yield(cellstate.Batch{}, err)
-						return
-					}
-					b.Changes = append(b.Changes, c)
-				}
-				b.Revision = max(b.Revision, cellstate.Revision(e.Kv.ModRevision))
-			}
-			reached = max(reached, b.Revision)
-			if b.Revision > 0 && !yield(b, nil) {
-				return
-			}
-		}
-		if ctx.Err() == nil {
-			yield(cellstate.Batch{}, s.unreachable(errors.New("the watch ended")))
-		}
-	}
-}
-
-// Progress asks etcd for a progress notice on the watches of this client.
-func (s *Store) Progress(ctx context.Context) error {
-	if err := s.client.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
-		return s.unreachable(err)
-	}
-	return nil
-}
-
 // History loads the state at the compacted revision, the oldest that etcd still has.
 func (s *Store) History(ctx context.Context) (*cellstate.Snapshot, cellstate.Revision, error) {
 	probing, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	present, err := s.client.Get(probing, s.key(cellstate.MetaKey("format")))
+	present, err := s.client.Get(probing, s.key(cellstate.MetaKey("format")).String())
 	if err != nil {
 		return nil, 0, s.unreachable(err)
 	}
 	// A watch from the first revision on either shows the format record's first write or says
 	// where history begins.
 	oldest := int64(1)
-	first, ok := <-s.client.Watch(probing, s.key(cellstate.MetaKey("format")), clientv3.WithRev(1))
+	first, ok := <-s.client.Watch(probing, s.key(cellstate.MetaKey("format")).String(), clientv3.WithRev(1))
 	if !ok || probing.Err() != nil {
 		return nil, 0, s.unreachable(errors.New("no answer to a watch"))
 	}

@@ -53,17 +53,21 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	client *clientv3.Client
+	wire   conn   // for commits and changes
 	prefix string // of the records
 	side   string // of what nobody watches
+	fences string // of the fences, a part of that
 	lanes  chan *lane
+	bodies bodies
 
 	mu          sync.Mutex
 	incarnation string // the record's bytes
 	cluster     uint64 // etcd's id
+	watches     map[*watch]bool
 }
 
 // lanes of one sender: how many of its requests may be under way at once.
-const laneCount = 4
+const laneCount = 8
 
 // Open connects to the store and prepares it if it is new. It fails within the
 // timeout if nobody answers (ErrUnreachable) and if the store has another format.
@@ -80,6 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.MaxRequestBytes == 0 {
 		cfg.MaxRequestBytes = 3 << 19
 	}
+	cfg.MaxRequestBytes = min(cfg.MaxRequestBytes, mostSent)
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
@@ -88,26 +93,32 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: cfg.Endpoints, TLS: cfg.TLS, DialTimeout: cfg.Timeout,
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		DialOptions:        cfg.dial,
-		MaxCallSendMsgSize: 64 << 20, MaxCallRecvMsgSize: 1 << 30,
+		MaxCallSendMsgSize: mostSent, MaxCallRecvMsgSize: mostReceived,
 		Logger: zap.NewNop(), // its retries are ours to report
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd client: %w", err)
 	}
-	s := &Store{cfg: cfg, client: client, prefix: "/ohm/" + cfg.Cell + "/", side: "/ohm/" + cfg.Cell + "!", lanes: make(chan *lane, laneCount)}
+	wire, err := connect(cfg)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("etcd connection: %w", err), client.Close())
+	}
+	s := &Store{cfg: cfg, client: client, wire: wire, prefix: "/ohm/" + cfg.Cell + "/", side: "/ohm/" + cfg.Cell + "!", fences: "/ohm/" + cfg.Cell + "!f/",
+		lanes: make(chan *lane, laneCount), watches: map[*watch]bool{}}
 	for i := range laneCount {
-		s.lanes <- &lane{key: fmt.Sprintf("%st/%s/%d", s.side, cfg.Sender, i), unread: true}
+		s.lanes <- &lane{key: key{s.side, fmt.Sprintf("t/%s/%d", cfg.Sender, i)}, unread: true}
 	}
 	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, errors.Join(err, s.Close())
 	}
+	wire.Connect()
 	return s, nil
 }
 
-// Close ends the connection; calls under way fail.
-func (s *Store) Close() error { return s.client.Close() }
+// Close ends the connections; calls under way fail.
+func (s *Store) Close() error { return errors.Join(s.wire.Close(), s.client.Close()) }
 
 // Limits of one write: what fits between a request's own operations and the server's
 // limit, each claim taking two compares.
@@ -119,7 +130,7 @@ func (s *Store) Limits() cellstate.Limits {
 func (s *Store) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	formatKey, incarnationKey := s.key(cellstate.MetaKey("format")), s.key(cellstate.MetaKey("incarnation"))
+	formatKey, incarnationKey := s.key(cellstate.MetaKey("format")).String(), s.key(cellstate.MetaKey("incarnation")).String()
 	meta := func(v string) (string, error) {
 		raw, err := proto.Marshal(&ohmv1.Meta{Value: v, Time: timestamppb.Now()})
 		return string(raw), err
@@ -164,9 +175,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) key(k cellstate.Key) string { return s.prefix + string(k) }
+func (s *Store) key(k cellstate.Key) key { return key{s.prefix, string(k)} }
 
-func (s *Store) fenceKey(n cellstate.NodeName) string { return s.side + "f/" + string(n) }
+func (s *Store) fenceKey(n cellstate.NodeName) key { return key{s.fences, string(n)} }
 
 func (s *Store) identity() (incarnation string, cluster uint64) {
 	s.mu.Lock()

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -47,7 +47,22 @@ func TestMain(m *testing.M) {
 // testStore adds to a store what storetest uses to hurt it.
 type testStore struct {
 	*Store
-	drop *atomic.Bool
+	drop *atomic.Int64 // how many replies to transactions are lost yet
+}
+
+// forgetful loses replies that have arrived.
+type forgetful struct {
+	grpc.ClientStream
+	drop *atomic.Int64
+}
+
+func (f forgetful) RecvMsg(m any) error {
+	err := f.ClientStream.RecvMsg(m)
+	if err == nil && f.drop.Load() > 0 {
+		f.drop.Add(-1)
+		return status.Error(codes.Unavailable, "the reply was lost")
+	}
+	return err
 }
 
 func (s testStore) Compact(ctx context.Context, r cellstate.Revision) error {
@@ -56,28 +71,28 @@ func (s testStore) Compact(ctx context.Context, r cellstate.Revision) error {
 }
 
 func (s testStore) PutRaw(ctx context.Context, key cellstate.Key, value []byte) error {
-	_, err := s.client.Put(ctx, s.key(key), string(value))
+	_, err := s.client.Put(ctx, s.key(key).String(), string(value))
 	return err
 }
 
-func (s testStore) DropReply() { s.drop.Store(true) }
+func (s testStore) DropReply() { s.drop.Store(1) }
 
 var cells atomic.Int64
 
 func open(t *testing.T, cfg Config) testStore {
 	t.Helper()
-	drop := new(atomic.Bool)
+	drop := new(atomic.Int64)
 	cfg.Endpoints = []string{endpoint}
 	if cfg.Cell == "" {
 		cfg.Cell = fmt.Sprintf("test-%d", cells.Add(1))
 	}
-	cfg.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		err := invoke(ctx, method, req, reply, cc, opts...)
-		if err == nil && strings.HasSuffix(method, "KV/Txn") && drop.CompareAndSwap(true, false) {
-			return status.Error(codes.Unavailable, "the reply was lost")
+	cfg.dial = append(cfg.dial, grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := open(ctx, desc, cc, method, opts...)
+		if err == nil && method == pb.KV_Txn_FullMethodName {
+			stream = forgetful{stream, drop}
 		}
-		return err
-	})}
+		return stream, err
+	}))
 	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

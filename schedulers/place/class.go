@@ -55,8 +55,11 @@ func (t *Table) catchUp(k *class, home schedulers.Home, load *Load) {
 	case k.demand != t.demand.epoch || k.home != home:
 		k.demand, k.home = t.demand.epoch, home
 		for i := range scores {
-			if scores[i] != unfit || t.changed[i] > k.at {
+			switch {
+			case t.changed[i] > k.at:
 				scores[i] = t.value(k, i)
+			case scores[i] != unfit:
+				scores[i] = t.score(k, i)
 			}
 		}
 		k.tree.rebuild()
@@ -95,11 +98,15 @@ func (t *Table) value(k *class, i int) float64 {
 		k.masked = append(k.masked, int32(i))
 		return unfit
 	}
-	c := &t.candidates[i]
-	if !t.fits(k.Request, c) {
+	if !t.fits(k.Request, &t.candidates[i]) {
 		return unfit
 	}
-	score := t.Scorer.Score(k.Request, c.without(k.Precedence)) - price(k.home, i)
+	return t.score(k, i)
+}
+
+// score is what a candidate that fits is worth.
+func (t *Table) score(k *class, i int) float64 {
+	score := t.Scorer.Score(k.Request, t.candidates[i].without(k.Precedence)) - price(k.home, i)
 	if math.IsNaN(score) {
 		return unfit
 	}

@@ -24,7 +24,8 @@ import (
 // The packing of a real cell: 1,523 nodes with 6,212 GPUs, 8,152 tasks in the order of
 // their arrival, of which nothing leaves. Every claim is judged by cellstate.Validate.
 // A round of one task instead of 64 gives 95.8% with one scheduler; 500, with three, 94.9%
-// and 0.07 conflicts per commit.
+// and 0.07 conflicts per commit. With the race detector on, which looks for other faults,
+// one case runs on the first tasks alone, all of which find a node.
 func TestOpenb(t *testing.T) {
 	folder := os.Getenv("OHM_TRACES")
 	if folder == "" {
@@ -40,8 +41,14 @@ func TestOpenb(t *testing.T) {
 		{"three schedulers", "default", true, 64, 95.3},
 		{"three schedulers, model constraints", "gpuspec10", true, 64, 95.0},
 	} {
+		if raced && (!c.three || c.list != "default") {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			sim := newSim(t, folder, c.list, c.three)
+			if raced {
+				sim.tasks = sim.tasks[:1000]
+			}
 			for tasks := range slices.Chunk(sim.tasks, c.together) {
 				sim.submit(t, tasks)
 			}
@@ -50,7 +57,12 @@ func TestOpenb(t *testing.T) {
 			}
 			t.Logf("%.2f%% of the GPUs, %d refused, first %d, %.3f conflicts per commit, %.1f µs a decision", sim.percent(), sim.refused, sim.first,
 				sim.conflictsPerCommit(), float64(sim.busy.Microseconds())/float64(len(sim.tasks)))
-			if sim.percent() < c.least {
+			switch {
+			case raced:
+				if sim.refused > 0 {
+					t.Errorf("%d tasks are refused in an empty cell", sim.refused)
+				}
+			case sim.percent() < c.least:
 				t.Errorf("%.2f%% of the GPUs are allocated; want at least %.2f", sim.percent(), c.least)
 			}
 			if sim.conflictsPerCommit() > 0.1 {

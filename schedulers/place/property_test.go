@@ -152,6 +152,10 @@ func TestPoliciesOnRandomCells(t *testing.T) {
 					}
 					in.Snapshot = change(t, in.Snapshot, fresh(), in)
 					in.Work = placetest.Work(in.Snapshot, "j0", "j1", "j2")
+					in.InFlight = map[cellstate.NodeName]bool{}
+					for n := range in.Snapshot.Nodes() {
+						in.InFlight[n.Name] = rapid.IntRange(0, 3).Draw(t, "in flight") == 0
+					}
 				}
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -34,6 +35,11 @@ func (a Agent) Run(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(dir, "journal"), 0o700); err != nil {
 		return err
 	}
+	unlock, err := agent.LockFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }() // nothing was written to it
 	d, err := native.New(native.Config{Dir: dir, Log: a.Log})
 	if err != nil {
 		return err
@@ -54,8 +60,13 @@ func (a Agent) Run(ctx context.Context) error {
 	return nil
 }
 
+// lastLook is how long the driver may take to say what is left running.
+const lastLook = 5 * time.Second
+
 // alive counts the tasks that still run.
 func alive(ctx context.Context, d driver.Driver) int {
+	ctx, cancel := context.WithTimeout(ctx, lastLook)
+	defer cancel()
 	tasks, err := d.List(ctx)
 	if err != nil {
 		return 0

@@ -31,8 +31,9 @@ func Propose(t TB, policy schedulers.Scheduler, in schedulers.Input) string {
 }
 
 // Check asserts what must hold of any proposal: every need is claimed or explained and
-// none twice, what is claimed fits the snapshot together, and an explanation's counts
-// add up to the number of nodes.
+// none twice, no node in flight is claimed, what is claimed fits the snapshot together,
+// and an explanation's counts add up to the number of nodes. With nodes in flight a need
+// may be left out.
 func Check(t TB, in schedulers.Input, p schedulers.Proposal) {
 	t.Helper()
 	open := map[cellstate.Slot]int{}
@@ -57,6 +58,9 @@ func Check(t TB, in schedulers.Input, p schedulers.Proposal) {
 			if attempt, ok := open[c.Slot]; !ok || attempt != c.Attempt {
 				t.Errorf("%s (attempt %d) is claimed and was not asked for", c.Slot, c.Attempt)
 			}
+			if in.InFlight[c.Node] {
+				t.Errorf("%s is claimed on %s, which is in flight", c.Slot, c.Node)
+			}
 			delete(open, c.Slot)
 		}
 		s = Commit(t, s, &judged)
@@ -80,7 +84,7 @@ func Check(t TB, in schedulers.Input, p schedulers.Proposal) {
 			delete(open, slot)
 		}
 	}
-	if len(open) > 0 {
+	if len(open) > 0 && len(in.InFlight) == 0 {
 		t.Errorf("neither claimed nor explained: %v", open)
 	}
 }

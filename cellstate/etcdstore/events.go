@@ -1,0 +1,109 @@
+package etcdstore
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ohmcell/ohm/cellstate"
+)
+
+// watchReply is one message of a watch.
+type watchReply struct {
+	prefix string // of the keys; what is read has it trimmed
+
+	header
+	created, canceled bool
+	compacted         cellstate.Revision // the revision asked for is gone; what is kept begins here
+	reason            string             // why it was canceled
+	changes           []cellstate.Change
+	reached           cellstate.Revision // the highest of changes
+	unreadable        error              // a record that is not what its key says
+}
+
+func (r *watchReply) parse(raw []byte) error {
+	*r = watchReply{prefix: r.prefix}
+	events := 0
+	for f := read(raw); f.next(); {
+		if f.tag == watchEvents {
+			events++
+		}
+	}
+	r.changes = make([]cellstate.Change, 0, events)
+	f := read(raw)
+	for f.next() {
+		var err error
+		switch f.tag {
+		case replyHeader:
+			err = r.header.parse(f.bytes)
+		case watchCreated:
+			r.created = f.num != 0
+		case watchCanceled:
+			r.canceled = f.num != 0
+		case watchCompacted:
+			r.compacted = cellstate.Revision(f.num)
+		case watchReason:
+			r.reason = string(f.bytes)
+		case watchEvents:
+			err = r.parseEvent(f.bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f.err
+}
+
+func (r *watchReply) parseEvent(raw []byte) error {
+	var kind uint64
+	var kv keyValue
+	f := read(raw)
+	for f.next() {
+		switch f.tag {
+		case eventType:
+			kind = f.num
+		case eventKV:
+			var err error
+			if kv, err = parseKV(f.bytes); err != nil {
+				return err
+			}
+		}
+	}
+	if f.err != nil {
+		return f.err
+	}
+	c, err := change(r.prefix, kv, kind == eventTypeDelete)
+	if err != nil {
+		r.unreadable = err
+	}
+	r.changes = append(r.changes, c)
+	r.reached = max(r.reached, c.Revision)
+	return nil
+}
+
+// change decodes a record. A kind that this release does not know has no value.
+func change(prefix string, kv keyValue, deleted bool) (cellstate.Change, error) {
+	name := kv.key
+	if len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix {
+		name = name[len(prefix):]
+	}
+	c := cellstate.Change{Key: cellstate.Key(name), Deleted: deleted, Revision: kv.mod}
+	if deleted {
+		return c, nil
+	}
+	value := c.Key.Parse().Kind.NewValue()
+	if value == nil {
+		return c, nil
+	}
+	var err error
+	if fast, ok := value.(interface{ UnmarshalVT([]byte) error }); ok {
+		err = fast.UnmarshalVT(kv.value)
+	} else {
+		err = proto.Unmarshal(kv.value, value)
+	}
+	if err != nil {
+		return c, fmt.Errorf("record %s at revision %d cannot be read: %w", c.Key, kv.mod, err)
+	}
+	c.Value = value
+	return c, nil
+}

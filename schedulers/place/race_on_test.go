@@ -1,0 +1,6 @@
+//go:build race
+
+package place_test
+
+// raced says that the race detector is on, which makes the trace ten times as long.
+const raced = true
