@@ -52,7 +52,7 @@ func (v *vandal) job(name string) *victim {
 	v.t.Helper()
 	slot := cellstate.Slot{Namespace: "default", Job: name, Group: "main", Version: 1}
 	at := v.write(v.put(cellstate.JobKey(slot.JobName()), &ohmv1.Job{Version: 1, Spec: &ohmv1.JobSpec{
-		Namespace: "default", Name: name, Kind: "batch", Scheduler: "nobody", Precedence: 100,
+		Namespace: "default", Name: name, Kind: "batch", Scheduler: "nobody", Precedence: proto.Int32(100),
 		Groups: []*ohmv1.Group{{Name: "main", Count: 3, Command: []string{"true"}, Resources: &ohmv1.Resources{CpuMilli: 100}}},
 	}}))
 	v.next++

@@ -16,6 +16,4 @@ fi
 (cd "$to" && "$tools/protogen")
 mkdir -p "$to/docs/cli"
 "$tools/ohm" docs "$to/docs/cli"
-# This default depends on who asks; the pages must not.
-sed -i -E 's|(--data-dir .*)\(default "[^"]*"\)|\1(default /var/lib/ohm for root, else ~/.local/state/ohm)|' "$to"/docs/cli/*.md
 "$tools/jobfiledocs" >"$to/docs/job-file.md"

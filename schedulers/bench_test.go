@@ -50,8 +50,8 @@ func BenchmarkRunner(b *testing.B) {
 		}
 		b.StartTimer()
 		run := cell.Run("batch", "a", &rotor{})
-		for run.Stats().Committed < jobs {
-			time.Sleep(time.Millisecond)
+		for tick := time.Tick(time.Millisecond); run.Stats().Committed < jobs; {
+			<-tick
 		}
 		b.StopTimer()
 		run.Stop()

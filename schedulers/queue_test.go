@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -46,7 +47,7 @@ func (q *testQueue) put(c cellstate.Change) {
 func (q *testQueue) job(name, kind string, precedence int32, age int, count int32) {
 	q.put(cellstate.Change{Key: cellstate.JobKey(cellstate.JobName{Namespace: "default", Name: name}), Value: &ohmv1.Job{
 		Spec: &ohmv1.JobSpec{
-			Namespace: "default", Name: name, Kind: kind, Scheduler: "s", Precedence: precedence,
+			Namespace: "default", Name: name, Kind: kind, Scheduler: "s", Precedence: proto.Int32(precedence),
 			Groups: []*ohmv1.Group{{Name: "main", Count: count}},
 		},
 		Version: 1, SubmitTime: timestamppb.New(start.Add(-time.Duration(age) * time.Second)),
@@ -158,7 +159,7 @@ func TestParkedUntilRoomOrSweep(t *testing.T) {
 	}})
 	q.refuse(q.expect("j:1")) // it has changed, so it is tried at once
 	q.put(cellstate.Change{Key: cellstate.JobKey(cellstate.JobName{Namespace: "default", Name: "j"}), Value: &ohmv1.Job{
-		Spec:    &ohmv1.JobSpec{Namespace: "default", Name: "j", Kind: "batch", Scheduler: "s", Precedence: 1, Groups: []*ohmv1.Group{{Name: "main", Count: 1}}},
+		Spec:    &ohmv1.JobSpec{Namespace: "default", Name: "j", Kind: "batch", Scheduler: "s", Precedence: proto.Int32(1), Groups: []*ohmv1.Group{{Name: "main", Count: 1}}},
 		Version: 2,
 	}})
 	q.expect("j:1") // also by a change that makes no new version

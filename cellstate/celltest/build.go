@@ -11,6 +11,8 @@ package celltest
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -85,7 +87,7 @@ type Job struct {
 func (j Job) Proto() *ohmv1.JobSpec {
 	spec := &ohmv1.JobSpec{
 		Name: j.Name, Namespace: j.Namespace, Kind: j.Kind, Scheduler: j.Scheduler,
-		Precedence: int32(j.Precedence), Retries: int32(j.Retries), Groups: j.Groups,
+		Precedence: proto.Int32(int32(j.Precedence)), Retries: int32(j.Retries), Groups: j.Groups,
 	}
 	if spec.Namespace == "" {
 		spec.Namespace = "default"

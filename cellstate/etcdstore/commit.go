@@ -94,7 +94,7 @@ func (s *Store) requests(writes []cellstate.Write) ([]request, error) {
 		begun := len(b)
 		var path int
 		var err error
-		if b, path, proofs[i], err = s.appendWrite(b, &writes[i], s.spare(i)); err == nil {
+		if b, path, proofs[i], err = s.appendWrite(b, &writes[i], i); err == nil {
 			err = s.fits(path, len(b)-begun)
 		}
 		if err != nil {
@@ -139,11 +139,6 @@ func estimate(writes []cellstate.Write) int {
 		n += 64 + 128*(len(writes[i].Guards)+len(writes[i].Fences)) + 512*len(writes[i].Records)
 	}
 	return n
-}
-
-// spare is the key that a write puts which has nothing else to put, the i-th of its call.
-func (s *Store) spare(i int) key {
-	return key{s.side, fmt.Sprintf("t/%s/proof/%d", s.cfg.Sender, i)}
 }
 
 // distinct refuses what etcd would refuse in one request: a key put twice.

@@ -174,8 +174,9 @@ func grow(b []byte, n int) []byte {
 // appendWrite appends a write as a nested transaction: its compares, then fences and
 // records. It returns how many operations that adds along the path (the larger of its
 // compares and operations) and the key that proves it: one that it puts, and that has the
-// revision at which the write was applied. A write that puts nothing is given spare.
-func (s *Store) appendWrite(b []byte, w *cellstate.Write, spare key) (_ []byte, path int, proof key, err error) {
+// revision at which the write was applied. A write that puts nothing is given such a key
+// after its place in the call, i.
+func (s *Store) appendWrite(b []byte, w *cellstate.Write, i int) (_ []byte, path int, proof key, err error) {
 	deletes, puts := 0, len(w.Fences)
 	compares := len(w.Guards) + len(w.Fences)
 	for _, g := range w.Guards {
@@ -237,7 +238,7 @@ func (s *Store) appendWrite(b []byte, w *cellstate.Write, spare key) (_ []byte, 
 		}
 	}
 	if !proved {
-		proof = spare
+		proof = key{s.side, fmt.Sprintf("t/%s/proof/%d", s.cfg.Sender, i)}
 		b = appendPutString(ops.next(b), txnSuccess, proof, "-")
 	}
 	ops.close(b)

@@ -107,16 +107,20 @@ func (s *Store) send(ctx context.Context, r request) fate {
 func (s *Store) request(ctx context.Context, l *lane, incarnation string, r request, reply *txnReply) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	incarnationKey := s.key(cellstate.MetaKey("incarnation"))
-	head := compare{key: l.key, target: modTarget, revision: l.mod}.append(make([]byte, 0, 512))
-	head = appendCompareValue(head, incarnationKey, incarnation)
-	head = appendPutString(head, txnSuccess, l.key, l.next())
-	head = appendGet(head, txnFailure, incarnationKey)
-	sent, err = s.wire.txn(ctx, mem.BufferSlice{mem.SliceBuffer(head), r.body}, reply)
+	sent, err = s.wire.txn(ctx, mem.BufferSlice{mem.SliceBuffer(s.head(l, incarnation)), r.body}, reply)
 	if err != nil && ctx.Err() == context.DeadlineExceeded {
 		err = fmt.Errorf("no answer within %s: %w", s.cfg.Timeout, err)
 	}
 	return sent, err
+}
+
+// head is what stands in a request before its writes.
+func (s *Store) head(l *lane, incarnation string) []byte {
+	k := s.key(cellstate.MetaKey("incarnation"))
+	b := compare{key: l.key, target: modTarget, revision: l.mod}.append(make([]byte, 0, 512))
+	b = appendCompareValue(b, k, incarnation)
+	b = appendPutString(b, txnSuccess, l.key, l.next())
+	return appendGet(b, txnFailure, k)
 }
 
 func (s *Store) readLane(ctx context.Context, l *lane) error {

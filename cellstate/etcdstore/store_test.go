@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -19,23 +20,35 @@ import (
 	"github.com/ohmcell/ohm/cellstate/storetest"
 )
 
-// endpoint of the etcd that the tests of this package share, each in a cell of its own.
-var endpoint string
+// shared is the etcd that the tests of this package share, each in a cell of its own. It
+// runs from the first that asks for it on: fuzzing parsers needs none.
+var shared struct {
+	sync.Once
+	dir    string
+	server *embedded.Server
+	err    error
+}
+
+func endpoint(t *testing.T) string {
+	t.Helper()
+	shared.Do(func() {
+		if shared.dir, shared.err = os.MkdirTemp("", "ohm"); shared.err == nil {
+			shared.server, shared.err = embedded.Start(context.Background(), shared.dir, zap.NewNop())
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server.Endpoint()
+}
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "ohm")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		server, err := embedded.Start(context.Background(), dir, zap.NewNop())
-		if err != nil {
-			panic(err)
-		}
-		endpoint = server.Endpoint()
 		code := m.Run()
-		server.Close()
+		if shared.server != nil {
+			shared.server.Close()
+		}
+		os.RemoveAll(shared.dir)
 		if err := goleak.Find(); err != nil && code == 0 {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -82,7 +95,7 @@ var cells atomic.Int64
 func open(t *testing.T, cfg Config) testStore {
 	t.Helper()
 	drop := new(atomic.Int64)
-	cfg.Endpoints = []string{endpoint}
+	cfg.Endpoints = []string{endpoint(t)}
 	if cfg.Cell == "" {
 		cfg.Cell = fmt.Sprintf("test-%d", cells.Add(1))
 	}

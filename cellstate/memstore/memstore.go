@@ -61,7 +61,7 @@ func New(options ...Option) *Store {
 		o(&s.faults)
 	}
 	s.now.revision = 1 // as of a fresh etcd
-	s.oldest = s.now.copy()
+	s.oldest = s.now
 	s.write([]change{
 		{key: string(cellstate.MetaKey("format")), value: meta(Format)},
 		{key: string(cellstate.MetaKey("incarnation")), value: meta(ulid.Make().String())},
@@ -83,7 +83,7 @@ func (s *Store) Load(ctx context.Context) (*cellstate.Snapshot, error) {
 		return nil, fmt.Errorf("%w: %w", cellstate.ErrUnreachable, err)
 	}
 	s.mu.Lock()
-	now := s.now.copy()
+	now := s.now
 	s.mu.Unlock()
 	return now.snapshot()
 }
@@ -94,7 +94,7 @@ func (s *Store) History(ctx context.Context) (*cellstate.Snapshot, cellstate.Rev
 		return nil, 0, fmt.Errorf("%w: %w", cellstate.ErrUnreachable, err)
 	}
 	s.mu.Lock()
-	oldest, present := s.oldest.copy(), s.now.revision
+	oldest, present := s.oldest, s.now.revision
 	s.mu.Unlock()
 	snapshot, err := oldest.snapshot()
 	return snapshot, present, err

@@ -1,11 +1,10 @@
 package memstore
 
 import (
-	"errors"
 	"iter"
 	"strings"
 
-	"github.com/hashicorp/go-memdb"
+	iradix "github.com/hashicorp/go-immutable-radix"
 
 	"github.com/ohmcell/ohm/cellstate"
 )
@@ -20,55 +19,26 @@ type record struct {
 
 // state is all records, sorted by key, at one revision. A copy costs nothing.
 type state struct {
-	db       *memdb.MemDB
+	records  *iradix.Tree // of *record, by key
 	revision cellstate.Revision
 }
 
-const table = "records"
-
-func newState() state {
-	db, err := memdb.NewMemDB(&memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
-		table: {Name: table, Indexes: map[string]*memdb.IndexSchema{
-			"id": {Name: "id", Unique: true, Indexer: byKey{}},
-		}},
-	}})
-	if err != nil {
-		panic(err) // the schema above is wrong: no input can do this
-	}
-	return state{db: db.Snapshot()}
-}
-
-// byKey sorts records by their plain key.
-type byKey struct{}
-
-func (byKey) FromObject(raw any) (bool, []byte, error) { return true, []byte(raw.(*record).key), nil }
-
-func (byKey) FromArgs(args ...any) ([]byte, error) {
-	if key, ok := args[0].(string); ok {
-		return []byte(key), nil
-	}
-	return nil, errors.New("a key is a string")
-}
-
-func (s state) copy() state { return state{s.db.Snapshot(), s.revision} }
+func newState() state { return state{records: iradix.New()} }
 
 // get is the record under a key; nil if there is none.
 func (s state) get(key string) *record {
-	raw, err := s.db.Txn(false).First(table, "id", key)
-	if err != nil || raw == nil {
-		return nil
+	if r, ok := s.records.Get([]byte(key)); ok {
+		return r.(*record)
 	}
-	return raw.(*record)
+	return nil
 }
 
 // scan yields the records of [from, end) by key; of all from on if end is empty.
 func (s state) scan(from, end string) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
-		it, err := s.db.Txn(false).LowerBound(table, "id", from)
-		if err != nil {
-			return
-		}
-		for raw := it.Next(); raw != nil; raw = it.Next() {
+		it := s.records.Root().Iterator()
+		it.SeekLowerBound([]byte(from))
+		for _, raw, ok := it.Next(); ok; _, raw, ok = it.Next() {
 			r := raw.(*record)
 			if (end != "" && r.key >= end) || !yield(r) {
 				return
@@ -93,16 +63,15 @@ func (s state) effective(changes []change) []change {
 
 // apply moves the state on to an event's revision. Copies taken before stay as they are.
 func (s *state) apply(e event) {
-	txn := s.db.Txn(true)
+	txn := s.records.Txn()
 	for _, c := range e.changes {
-		// Neither can fail: the row has a key, and what is deleted is there.
 		if c.deleted {
-			_ = txn.Delete(table, &record{key: c.key})
+			txn.Delete([]byte(c.key))
 		} else {
-			_ = txn.Insert(table, &record{c.key, c.value, e.revision, c.lease})
+			txn.Insert([]byte(c.key), &record{c.key, c.value, e.revision, c.lease})
 		}
 	}
-	txn.Commit()
+	s.records = txn.Commit()
 	s.revision = e.revision
 }
 

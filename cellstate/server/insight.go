@@ -48,11 +48,16 @@ func (s *insight) Explain(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1
 	if w := row.Waiting; w != nil && w.GetJobVersion() == row.Record.GetVersion() && !isDone(status.GetState()) {
 		resp.Groups, resp.SnapshotRevision, resp.Time = w.GetGroups(), w.GetSnapshotRevision(), w.GetTime()
 	}
+	held := ""
 	for _, t := range reconcile.Tasks(snapshot, row, now, true) {
+		if t.GetState() == task.Name(task.Assigned) && held == "" && t.GetMessage() != "" {
+			held = fmt.Sprintf("; %s on node %s %s", t.GetTask(), t.GetNode(), t.GetMessage())
+		}
 		if t.GetState() == task.Name(task.Failed) || t.GetState() == task.Name(task.Lost) {
 			resp.Tasks = append(resp.Tasks, t)
 		}
 	}
+	resp.Message += held
 	slices.SortStableFunc(resp.Tasks, func(a, b *ohmv1.TaskView) int {
 		return b.GetSince().AsTime().Compare(a.GetSince().AsTime())
 	})

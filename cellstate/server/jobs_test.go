@@ -64,6 +64,44 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 	wantCode(t, err, codes.NotFound)
 }
 
+// A task that has a node and may not start there yet says why, wherever people look.
+func TestHeldBackOnItsNode(t *testing.T) {
+	w := serve(t, nil)
+	w.cell.Node(celltest.Node{Name: "n1"})
+	w.submit(celltest.Job{Name: "a"})
+	p := w.cell.Place("a", 0, "n1")
+	held := celltest.StatusOf(p, task.Assigned)
+	held.Message = "waits until b has stopped"
+	w.cell.Put(cellstate.Record{Key: p.Slot.StatusKey(), Value: held})
+	w.seen()
+	got, err := w.insight.Explain(w.ctx, &ohmv1.GetJobRequest{Job: "a"})
+	if want := "1 task starting; a/main/0 on node n1 waits until b has stopped"; err != nil || got.GetMessage() != want {
+		t.Errorf("explain: %q, %v; want %q", got.GetMessage(), err, want)
+	}
+	list, err := w.jobs.ListTasks(w.ctx, &ohmv1.ListTasksRequest{Job: "a"})
+	if err != nil || list.GetTasks()[0].GetState() != "Assigned" || list.GetTasks()[0].GetMessage() != held.Message {
+		t.Errorf("tasks: %v, %v", list, err)
+	}
+}
+
+// A job that says nothing of its precedence gets its kind's; 0 is free.
+func TestPrecedenceOfAClientThatGivesNone(t *testing.T) {
+	w := serve(t, nil)
+	for name, want := range map[string]int32{"service": 200, "batch": 100, "free": 0} {
+		s := spec(celltest.Job{Name: name, Kind: name})
+		s.Precedence = nil
+		if name == "free" {
+			s.Kind, s.Scheduler, s.Precedence = "batch", "batch", proto.Int32(0)
+		}
+		if _, err := w.jobs.Submit(w.ctx, &ohmv1.SubmitRequest{Jobs: []*ohmv1.JobSpec{s}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.cell.Snapshot().Job(celltest.Name(name)).Record.GetSpec(); got.Precedence == nil || got.GetPrecedence() != want {
+			t.Errorf("%s: precedence %v is stored, want %d", name, got.Precedence, want)
+		}
+	}
+}
+
 func TestListTasks(t *testing.T) {
 	w := serve(t, nil)
 	w.cell.Node(celltest.Node{Name: "n1"})

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -71,7 +72,7 @@ func attemptOf(j *cellstate.Job, req *ohmv1.LogsRequest) (*ohmv1.Placement, erro
 	case req.GetAnyIndex():
 		index = 0
 	case index < 0 || index >= count && !system:
-		return nil, refuse(cellstate.ErrNotFound, "group %s of job %s has no task %d; it has %d", group.GetName(), j.Name, index, count)
+		return nil, refuse(cellstate.ErrNotFound, "group %s of job %s has no task %d; it has %s", group.GetName(), j.Name, index, indexes(count))
 	}
 	var newest *ohmv1.Placement
 	known := false
@@ -96,6 +97,17 @@ func attemptOf(j *cellstate.Job, req *ohmv1.LogsRequest) (*ohmv1.Placement, erro
 		return nil, refuse(cellstate.ErrNotFound, "task %s/%s/%d has no attempt %d, or not any more", j.Name, group.GetName(), index, req.GetAttempt())
 	}
 	return nil, errNotStarted
+}
+
+// indexes says which tasks a group of that count has.
+func indexes(count int) string {
+	switch count {
+	case 0:
+		return "none"
+	case 1:
+		return "only task 0"
+	}
+	return fmt.Sprintf("tasks 0 to %d", count-1)
 }
 
 func groupNames(spec *ohmv1.JobSpec) string {

@@ -161,7 +161,7 @@ func reportWrite(s *cellstate.Snapshot, of attempt, said *ohmv1.Status, now time
 		}
 		return cellstate.Write{Records: cellstate.ReleaseRecords(t, status)}, true
 	case !task.Forward(was, status.GetState()) && was != status.GetState(),
-		t.Status == nil && status.GetState() == task.Assigned,
+		t.Status == nil && status.GetState() == task.Assigned && status.GetMessage() == "", // says no more than the placement
 		t.Status != nil && proto.Equal(t.Status, status):
 		return w, false
 	}

@@ -28,6 +28,8 @@ func TestReportWrite(t *testing.T) {
 
 	other := celltest.StatusOf(live, task.Running)
 	other.Message = "healthy"
+	waits := celltest.StatusOf(live, task.Assigned)
+	waits.Message = "waits until another has stopped"
 	gone := celltest.StatusOf(live, task.Running)
 	gone.Slot = &ohmv1.Slot{Namespace: "default", Job: "b", Group: "main", Version: 1}
 	for _, c := range []struct {
@@ -38,6 +40,8 @@ func TestReportWrite(t *testing.T) {
 		want   string // keys that are written
 	}{
 		{"assigned tells nothing", fresh, "n1", celltest.StatusOf(live, task.Assigned), ""},
+		{"assigned tells why it waits", fresh, "n1", waits, "status"},
+		{"assigned comes late", running, "n1", waits, ""},
 		{"first", fresh, "n1", celltest.StatusOf(live, task.Starting), "status"},
 		{"end without a status before", fresh, "n1", celltest.StatusOf(live, task.Failed), "placement ended"},
 		{"the same", running, "n1", celltest.StatusOf(live, task.Running), ""},

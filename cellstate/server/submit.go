@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,7 +146,7 @@ func knownScheduler(at *cellstate.Snapshot, spec *ohmv1.JobSpec) error {
 // if nothing is to be written.
 //
 //	the same request id          the same run: nothing, or a refusal if the content differs
-//	live and the same content    nothing
+//	live and the same content    the same run: the request's id is noted
 //	live and other content       a new version; kind and scheduler must stay
 //	done, stopped or never there a new run: a new version, marks cleared
 func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Time) (*ohmv1.Job, *ohmv1.Submitted, error) {
@@ -157,7 +158,7 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 	if row != nil && row.Record != nil {
 		was := row.Record
 		same := &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: was.GetVersion(), Unchanged: true}
-		if requestID != "" && was.GetRequestId() == requestID {
+		if requestID != "" && (was.GetRequestId() == requestID || slices.Contains(was.GetMoreRequestIds(), requestID)) {
 			if !bytes.Equal(was.GetDigest(), digest) {
 				return nil, nil, refuse(errReused, "request id %q was used before to submit job %s with other content", requestID, row.Name)
 			}
@@ -165,7 +166,7 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 		}
 		if row.Live() {
 			if proto.Equal(was.GetSpec(), spec) {
-				return nil, same, nil
+				return joined(was, requestID), same, nil
 			}
 			if err := changeable(row.Name, was.GetSpec(), spec); err != nil {
 				return nil, nil, err
@@ -179,6 +180,21 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 	}
 	next := &ohmv1.Job{Spec: spec, Version: version, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest}
 	return next, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: version}, nil
+}
+
+// joinedIDs bounds the ids of requests that one version has answered.
+const joinedIDs = 32
+
+// joined is a live job's record once a request with the same content has found it, so that
+// a repeat of that request is known even after the job's end; nil: it stays as it is.
+func joined(was *ohmv1.Job, requestID string) *ohmv1.Job {
+	if requestID == "" {
+		return nil
+	}
+	next := proto.CloneOf(was)
+	ids := append(next.GetMoreRequestIds(), requestID)
+	next.MoreRequestIds = ids[max(0, len(ids)-joinedIDs):]
+	return next
 }
 
 // changeable refuses a change that would hand a live job's tasks to other rules.

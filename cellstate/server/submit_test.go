@@ -41,12 +41,15 @@ func TestSubmitIsIdempotent(t *testing.T) {
 		{name: "id reused for other content", job: changed, id: "r1", code: codes.AlreadyExists},
 		{name: "same content, no id", job: a, version: 1, unchanged: true},
 		{name: "same content, other id", job: a, id: "r2", version: 1, unchanged: true},
-		{name: "changed while live", job: changed, id: "r3", version: 2},
+		{name: "repeated after a stop, by the other id", before: stop, job: a, id: "r2", version: 1, unchanged: true},
+		{name: "the other id reused for other content", job: changed, id: "r2", code: codes.AlreadyExists},
+		{name: "again after a stop", job: a, version: 2},
+		{name: "changed while live", job: changed, id: "r3", version: 3},
 		{name: "kind changed while live", job: kind, code: codes.FailedPrecondition},
 		{name: "scheduler changed while live", job: scheduler, code: codes.FailedPrecondition},
-		{name: "repeated after a stop", before: stop, job: changed, id: "r3", version: 2, unchanged: true},
-		{name: "again after a stop", job: changed, version: 3},
-		{name: "another kind after a stop", before: stop, job: kind, version: 4},
+		{name: "repeated after a stop", before: stop, job: changed, id: "r3", version: 3, unchanged: true},
+		{name: "changed, again after a stop", job: changed, version: 4},
+		{name: "another kind after a stop", before: stop, job: kind, version: 5},
 	} {
 		if step.before != nil {
 			step.before()

@@ -96,33 +96,37 @@ func (a *app) showBench(r *bench.Report) error {
 // benchEtcdCommand and benchSchedulerCommand are processes of a measurement.
 func benchEtcdCommand(a *app) *cobra.Command {
 	var dir, profile string
-	c := &cobra.Command{Use: "etcd", Hidden: true, RunE: func(cmd *cobra.Command, _ []string) error {
-		stop, err := bench.Profile(profile)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		return bench.Etcd(cmd.Context(), dir, a.stdout)
-	}}
-	c.Flags().StringVar(&dir, "data-dir", "", "")
-	c.Flags().StringVar(&profile, "cpu-profile", "", "")
+	c := &cobra.Command{Use: "etcd", Hidden: true,
+		Short: "Run the etcd of a measurement", Long: "Run the etcd of a measurement; ohm bench commit starts it.",
+		Example: "  ohm bench etcd --data-dir DIR", RunE: func(cmd *cobra.Command, _ []string) error {
+			stop, err := bench.Profile(profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			return bench.Etcd(cmd.Context(), dir, a.stdout)
+		}}
+	c.Flags().StringVar(&dir, "data-dir", "", "folder of the etcd")
+	c.Flags().StringVar(&profile, "cpu-profile", "", "file for a CPU profile")
 	return asPart(c)
 }
 
 func benchSchedulerCommand(a *app) *cobra.Command {
 	var endpoint, instance, profile string
 	var most int
-	c := &cobra.Command{Use: "scheduler", Hidden: true, RunE: func(cmd *cobra.Command, _ []string) error {
-		stop, err := bench.Profile(profile)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		return bench.Scheduler(cmd.Context(), endpoint, instance, most, a.stdout)
-	}}
-	c.Flags().StringVar(&profile, "cpu-profile", "", "")
-	c.Flags().StringVar(&endpoint, "etcd", "", "")
-	c.Flags().StringVar(&instance, "instance", "", "")
-	c.Flags().IntVar(&most, "max-per-node", 1, "")
+	c := &cobra.Command{Use: "scheduler", Hidden: true,
+		Short: "Run a scheduler of a measurement", Long: "Run a scheduler of a measurement; ohm bench commit starts it.",
+		Example: "  ohm bench scheduler --etcd ENDPOINT --instance bench-0", RunE: func(cmd *cobra.Command, _ []string) error {
+			stop, err := bench.Profile(profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			return bench.Scheduler(cmd.Context(), endpoint, instance, most, a.stdout)
+		}}
+	c.Flags().StringVar(&profile, "cpu-profile", "", "file for a CPU profile")
+	c.Flags().StringVar(&endpoint, "etcd", "", "of the etcd")
+	c.Flags().StringVar(&instance, "instance", "", "name of this instance")
+	c.Flags().IntVar(&most, "max-per-node", 1, "tasks of one job on one node at most")
 	return asPart(c)
 }

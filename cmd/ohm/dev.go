@@ -49,7 +49,7 @@ same data dir it goes on where it was.`,
 	p.logFlags(f, "warn")
 	f.StringVar(&p.store.Cell, "cell", "default", "name of the cell")
 	f.StringSliceVar(&policies, "schedulers", process.Policies(), "built-in schedulers to run, of "+strings.Join(process.Policies(), ", "))
-	f.IntVar(&hollow, "hollow-nodes", 0, "simulated nodes beside this machine; they take only jobs with a constraint on `hollow`")
+	f.IntVar(&hollow, "hollow-nodes", 0, "simulated nodes beside this machine; they take only jobs with a constraint on hollow")
 	config.Settings(f, "cell", "schedulers", "hollow-nodes")
 	return asPart(c)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
@@ -236,6 +238,14 @@ func (f fakeNodes) SetIntent(_ context.Context, req *ohmv1.SetIntentRequest) (*o
 			if n.State = "Ready"; req.GetDrain() {
 				n.State = "Draining"
 			}
+			n.Labels = maps.Clone(n.Labels)
+			if n.Labels == nil {
+				n.Labels = map[string]string{}
+			}
+			for _, key := range req.GetRemoveLabels() {
+				delete(n.Labels, key)
+			}
+			maps.Copy(n.Labels, req.GetLabels())
 			return n, nil
 		}
 	}
@@ -313,7 +323,7 @@ func fullCell() *fake {
 		jobs: []*ohmv1.GetJobResponse{
 			{Status: hello, Revision: 40, Job: &ohmv1.Job{Version: 1, RequestId: "R1", SubmitTime: hello.Submitted,
 				Spec: &ohmv1.JobSpec{
-					Namespace: "default", Name: "hello", Kind: "batch", Scheduler: "batch", Precedence: 100, Labels: map[string]string{"team": "vision", "a": "yes"},
+					Namespace: "default", Name: "hello", Kind: "batch", Scheduler: "batch", Precedence: proto.Int32(100), Labels: map[string]string{"team": "vision", "a": "yes"},
 					Retries: 3, MaxRuntime: durationpb.New(2 * time.Hour), Stop: &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second)},
 					Groups: []*ohmv1.Group{{
 						Name: "main", Count: 4, Command: []string{"sh", "-c", "echo it's \"$OHM_TASK\""}, Env: map[string]string{"LR": "0.1"},
@@ -324,7 +334,7 @@ func fullCell() *fake {
 				},
 				Done: &ohmv1.Outcome{State: "Succeeded", Time: hello.Ended},
 			}},
-			{Status: train, Job: &ohmv1.Job{Version: 3, Spec: &ohmv1.JobSpec{Namespace: "default", Name: "train", Kind: "ml", Gang: &ohmv1.Gang{Min: 5, OnTimeout: "wait", Timeout: durationpb.New(10 * time.Minute)}}}},
+			{Status: train, Job: &ohmv1.Job{Version: 3, Spec: &ohmv1.JobSpec{Namespace: "default", Name: "train", Kind: "ml", Precedence: proto.Int32(0), Gang: &ohmv1.Gang{Min: 5, OnTimeout: "wait", Timeout: durationpb.New(10 * time.Minute)}}}},
 			{Status: &ohmv1.JobStatus{Namespace: "web", Job: "web", Kind: "service", State: "Running", Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 3, Running: 3}}, Scheduler: "service", Precedence: 200, Version: 2, Submitted: ageOf(90 * time.Minute)}},
 		},
 		tasks: []*ohmv1.TaskView{

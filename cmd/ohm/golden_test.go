@@ -105,6 +105,7 @@ func TestGolden(t *testing.T) {
 		"stop":           {"stop", "hello"},
 		"node_drain":     {"node", "drain", "dev"},
 		"node_resume":    {"node", "resume", "n7"},
+		"node_label":     {"node", "label", "n7", "disk=ssd"},
 	}
 	for name, args := range verbs {
 		for _, format := range listFormats() {
@@ -138,6 +139,34 @@ func TestEmptyCell(t *testing.T) {
 		}
 		if r := ohm(t, f.address, call{args: append(args, "-o", "json")}); r.code != exitDone || r.stdout != "[]\n" {
 			t.Errorf("%v: %s", args, r.text(f.address))
+		}
+	}
+}
+
+// A namespace without jobs does not make the cell empty.
+func TestEmptyNamespace(t *testing.T) {
+	f := startFake(t, &fake{})
+	if r := ohm(t, f.address, call{args: []string{"status", "-n", "other"}}); r.code != exitDone || r.stderr != "no jobs in namespace \"other\"\n" {
+		t.Error(r.text(f.address))
+	}
+}
+
+// Many jobs have a line each, however much there is to say of one; one job is told whole.
+func TestLongNotes(t *testing.T) {
+	long := strings.TrimSpace(strings.Repeat("größe ", 40))
+	f := fullCell()
+	for _, j := range f.jobs {
+		j.Status.Message = long
+	}
+	startFake(t, f)
+	cut := long[:len("größe ")*15-len(" ")] + "…"
+	for _, c := range []struct {
+		args  []string
+		whole bool
+	}{{[]string{"status"}, false}, {[]string{"status", "hello", "train"}, false}, {[]string{"status", "-o", "wide"}, true}, {[]string{"status", "hello"}, true}} {
+		r := ohm(t, f.address, call{args: c.args})
+		if strings.Contains(r.stdout, long) != c.whole || strings.Contains(r.stdout, cut) == c.whole {
+			t.Errorf("%v: %s", c.args, r.text(f.address))
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 )
 
 func nodeCommand(a *app) *cobra.Command {
-	return noun("node", "List, get, drain and resume nodes",
+	return noun("node", "List, get, label, drain and resume nodes",
 		"Nodes are the machines of the cell, each run by one agent.",
 		"  ohm node list\n  ohm node drain n7 --wait",
-		nodeListCommand(a), nodeGetCommand(a), nodeDrainCommand(a), nodeResumeCommand(a))
+		nodeListCommand(a), nodeGetCommand(a), nodeLabelCommand(a), nodeDrainCommand(a), nodeResumeCommand(a))
 }
 
 func nodeListCommand(a *app) *cobra.Command {

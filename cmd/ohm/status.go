@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
@@ -66,7 +67,11 @@ func (a *app) listJobs(ctx context.Context, c *cell) error {
 	if err != nil {
 		return err
 	}
-	if len(list.Jobs) == 0 {
+	switch {
+	case len(list.Jobs) > 0:
+	case a.client.Namespace != "":
+		a.note("no jobs in namespace %q", a.client.Namespace)
+	default:
 		a.note("no jobs; submit one with `ohm run FILE`")
 	}
 	return a.showJobs(list.Jobs)
@@ -95,8 +100,25 @@ func jobTable(p *printer, jobs []*ohmv1.JobStatus) {
 		column[row]{title: "PRECEDENCE", cell: func(j row) string { return fmt.Sprint(j.Precedence) }, skip: !p.wide},
 		column[row]{title: "VERSION", cell: func(j row) string { return number(j.Version) }, skip: !p.wide},
 		column[row]{title: "SUBMITTED", cell: func(j row) string { return p.app.ago(j.Submitted) }},
-		column[row]{title: "NOTE", cell: row.GetMessage},
+		column[row]{title: "NOTE", cell: func(j row) string {
+			if len(jobs) > 1 && !p.wide {
+				return shortened(j.Message)
+			}
+			return j.Message
+		}},
 	)
+}
+
+// longNote is how many characters of a note stand in a table of many jobs.
+const longNote = 90
+
+// shortened cuts a long note, so that jobs keep a line each; the whole of it is in the
+// status of that job alone.
+func shortened(note string) string {
+	if r := []rune(note); len(r) > longNote {
+		return strings.TrimRight(string(r[:longNote-1]), " ") + "…"
+	}
+	return note
 }
 
 func jobDetail(p *printer, j *ohmv1.JobStatus) {

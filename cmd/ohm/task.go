@@ -96,14 +96,15 @@ func taskTable(p *printer, tasks []*ohmv1.TaskView) {
 		column[row]{title: "PID", cell: func(t row) string { return number(t.Pid) }, skip: !p.wide},
 		column[row]{title: "GPUS", cell: func(t row) string { return shares(t.Gpus) }, skip: !p.wide},
 		column[row]{title: "TRANSACTION", cell: row.GetTransaction, skip: !p.wide},
-		column[row]{title: "MESSAGE", cell: row.GetMessage, skip: !p.wide && !anyFailed(tasks)},
+		column[row]{title: "MESSAGE", cell: row.GetMessage, skip: !p.wide && !explained(tasks)},
 	)
 }
 
-// anyFailed says whether there is something that a message would explain.
-func anyFailed(tasks []*ohmv1.TaskView) bool {
+// explained says whether a message explains why a task failed, or why one that has a
+// node does not start there.
+func explained(tasks []*ohmv1.TaskView) bool {
 	for _, t := range tasks {
-		if t.Message != "" && (t.State == "Failed" || t.State == "Lost") {
+		if t.Message != "" && (t.State == "Failed" || t.State == "Lost" || t.State == "Assigned") {
 			return true
 		}
 	}

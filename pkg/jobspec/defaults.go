@@ -4,6 +4,7 @@ import (
 	"time"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -27,7 +28,7 @@ func namedPrecedences() []namedPrecedence {
 	return []namedPrecedence{{"free", 0}, {"batch", 100}, {"production", 200}, {"system", 300}}
 }
 
-// DefaultPrecedence is the precedence of a job file that names none.
+// DefaultPrecedence is the precedence of a job that names none.
 func DefaultPrecedence(kind string) int32 {
 	switch kind {
 	case "service":
@@ -38,16 +39,17 @@ func DefaultPrecedence(kind string) int32 {
 	return 100
 }
 
-// Defaults fills in what a job leaves out: the namespace, the scheduler named like
-// the kind, how to stop, and for ml a gang of all tasks. It leaves precedence
-// alone, because 0 in a message means free and not absent: a job file that names
-// none gets DefaultPrecedence from Parse, and so does it from other clients.
+// Defaults fills in what a job leaves out: the namespace, the scheduler named like the
+// kind, the precedence by kind, how to stop, and for ml a gang of all tasks.
 func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
 	}
 	if spec.Scheduler == "" {
 		spec.Scheduler = spec.Kind
+	}
+	if spec.Precedence == nil {
+		spec.Precedence = proto.Int32(DefaultPrecedence(spec.Kind))
 	}
 	if spec.Stop == nil {
 		spec.Stop = &ohmv1.StopPolicy{}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"google.golang.org/protobuf/proto"
+
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -33,7 +35,7 @@ func jobFields() []field[ohmv1.JobSpec] {
 			read: func(r *reader, at place, v ast.Node, j *job) { j.Scheduler = r.name(at, v) }},
 		{name: "precedence", form: "free (0) \\| batch (100) \\| production (200) \\| system (300), or 0 to 399", preset: "batch and ml: `batch`, service: `production`, system: `system`",
 			meaning: "How important the job is in the whole cell.", aka: []string{"priority"},
-			read: func(r *reader, at place, v ast.Node, j *job) { j.Precedence = r.precedence(at, v) }},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Precedence = proto.Int32(r.precedence(at, v)) }},
 		{name: "labels", form: "map of text", preset: "none", meaning: "Labels of the job, for people and tools.",
 			read: func(r *reader, at place, v ast.Node, j *job) { j.Labels = r.textMap(at, v) }},
 		{name: "gang", form: "map", preset: "all tasks together", meaning: "How many tasks, of all groups together, start as one or not at all.", kinds: "ml",

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ohmcell/ohm/pkg/near"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -77,7 +79,7 @@ func (r *reader) settle(spec *ohmv1.JobSpec) {
 		}
 	}
 	if _, given := r.at["precedence"]; !given {
-		spec.Precedence = DefaultPrecedence(spec.Kind)
+		spec.Precedence = proto.Int32(DefaultPrecedence(spec.Kind)) // for a server that does not know that it may be absent
 	}
 	r.missing(place{}, "job", "job is missing; every job has a name, e.g. job: hello")
 	for i, g := range spec.Groups {

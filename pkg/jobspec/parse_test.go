@@ -93,7 +93,7 @@ groups:
     memory: 0
 `)
 	want := &ohmv1.JobSpec{
-		Name: "train", Namespace: "research", Kind: "ml", Scheduler: "mine", Precedence: 200,
+		Name: "train", Namespace: "research", Kind: "ml", Scheduler: "mine", Precedence: proto.Int32(200),
 		Labels:  map[string]string{"team": "vision", "tier": "1"},
 		Gang:    &ohmv1.Gang{Min: 4, OnTimeout: "fail", Timeout: durationpb.New(10 * time.Minute)},
 		Retries: 3, MaxRuntime: durationpb.New(90 * time.Minute),
@@ -120,12 +120,12 @@ groups:
 
 func TestPrecedence(t *testing.T) {
 	for kind, want := range map[string]int32{"batch": 100, "ml": 100, "service": 200} {
-		if got := accepted(t, with(t, "kind: batch", "kind: "+kind)).Precedence; got != want {
+		if got := accepted(t, with(t, "kind: batch", "kind: "+kind)).GetPrecedence(); got != want {
 			t.Errorf("%s: precedence %d, want %d", kind, got, want)
 		}
 	}
 	for text, want := range map[string]int32{"free": 0, "batch": 100, "production": 200, "system": 300, "0": 0, "399": 399} {
-		if got := accepted(t, with(t, "kind: batch", "kind: service\nprecedence: "+text)).Precedence; got != want {
+		if got := accepted(t, with(t, "kind: batch", "kind: service\nprecedence: "+text)).GetPrecedence(); got != want {
 			t.Errorf("%s: precedence %d, want %d", text, got, want)
 		}
 	}

@@ -61,8 +61,8 @@ func Validate(spec *ohmv1.JobSpec) []Problem {
 	if spec.Scheduler != "" {
 		ps.check("scheduler", names.Check("scheduler name", spec.Scheduler))
 	}
-	if spec.Precedence < 0 || spec.Precedence > MaxPrecedence {
-		ps.add("precedence", "precedence %d is not between 0 and %d", spec.Precedence, MaxPrecedence)
+	if p := spec.GetPrecedence(); p < 0 || p > MaxPrecedence {
+		ps.add("precedence", "precedence %d is not between 0 and %d", p, MaxPrecedence)
 	}
 	for _, key := range slices.Sorted(maps.Keys(spec.Labels)) {
 		ps.check("labels."+key, names.CheckKey("label", key))

@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 			{"gang.min", "gang.min -1 is not at least 1"}, {"gang.onTimeout", `gang.onTimeout "startWithMin" is not one of wait, fail`}}},
 		{func(j *job) { j.Gang = &ohmv1.Gang{Min: 5} }, []Problem{{"gang.min", "gang.min 5 is more than the 4 tasks of all groups"}}},
 		{func(j *job) { j.Gang = &ohmv1.Gang{Timeout: durationpb.New(-1)} }, []Problem{{"gang.timeout", "gang.timeout is negative"}}},
-		{func(j *job) { j.Precedence = -1 }, []Problem{{"precedence", "precedence -1 is not between 0 and 399"}}},
+		{func(j *job) { j.Precedence = proto.Int32(-1) }, []Problem{{"precedence", "precedence -1 is not between 0 and 399"}}},
 		{func(j *job) { j.Retries = -1 }, []Problem{{"retries", "retries -1 is negative"}}},
 		{func(j *job) { j.MaxRuntime = durationpb.New(0) }, []Problem{{"maxRuntime", "maxRuntime is less than 1ms; leave it out for no limit"}}},
 		{func(j *job) { j.MaxRuntime = &durationpb.Duration{Seconds: math.MaxInt64} }, []Problem{{"maxRuntime", "maxRuntime is longer than ten years; leave it out for no limit"}}},
@@ -101,7 +101,7 @@ func TestDefaults(t *testing.T) {
 	want := proto.Clone(spec).(*ohmv1.JobSpec)
 	want.Namespace, want.Scheduler = "default", "ml"
 	want.Stop = &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second)}
-	want.Gang = &ohmv1.Gang{Min: 6, OnTimeout: "wait"}
+	want.Gang, want.Precedence = &ohmv1.Gang{Min: 6, OnTimeout: "wait"}, proto.Int32(100)
 	Defaults(spec)
 	if diff := cmp.Diff(want, spec, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -111,7 +111,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("a second time (-want +got):\n%s", diff)
 	}
 
-	given := &ohmv1.JobSpec{Namespace: "n", Kind: "service", Scheduler: "mine", Stop: &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0)}}
+	given := &ohmv1.JobSpec{Namespace: "n", Kind: "service", Scheduler: "mine", Precedence: proto.Int32(0), Stop: &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0)}}
 	want = proto.Clone(given).(*ohmv1.JobSpec)
 	if Defaults(given); !proto.Equal(want, given) {
 		t.Errorf("what was given was changed: %v", given)

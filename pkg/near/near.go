@@ -12,7 +12,7 @@ const longest = 64
 // it; or a few edits away, fewer for short words.
 func Of(word string, names []string) string {
 	w := plain(word)
-	if len(w) < 2 || len(w) > longest {
+	if w == "" || len(w) > longest {
 		return ""
 	}
 	best, least := "", min(3, max(2, 1+len(w)/3))
@@ -22,9 +22,12 @@ func Of(word string, names []string) string {
 			return name
 		}
 		d := max(len(w)-len(n), len(n)-len(w)) // no fewer edits than that
-		if len(w) >= 3 && strings.HasPrefix(n, w) {
+		switch begins := strings.HasPrefix(n, w); {
+		case len(w) >= 3 && begins:
 			d = 1
-		} else if d < least {
+		case len(w) < 3 && !strings.HasPrefix(n, w[:1]): // it could be anything
+			continue
+		case d < least:
 			d = edits(w, n)
 		}
 		if d < least {

@@ -83,24 +83,25 @@ func atomic(claims []cellstate.Claim) *cellstate.Txn {
 // finds room for more. What awaits a node is not among the unplaced; later are the needs
 // beyond what one transaction holds.
 func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplaced, later []reconcile.Need) {
-	full := map[*place.Request]bool{} // room only shrinks
+	awaits := map[*place.Request]bool{} // by what has found no node: room only shrinks
 	for i, need := range g.order {
 		if g.most > 0 && len(claims) == g.most {
 			return claims, unplaced, g.order[i:]
 		}
 		q := g.request(need)
-		if !full[q] {
+		waits, full := awaits[q]
+		if !full {
 			if node, ok := g.round.Choose(q, nil); ok {
 				claims = append(claims, g.round.Claim(g.work.Job, need, node))
 				continue
 			}
-			full[q] = true
+			waits = g.round.Awaits(q, need)
+			awaits[q] = waits
+			g.awaits = g.awaits || waits
 		}
-		if g.round.Awaits(q, need) {
-			g.awaits = true
-			continue
+		if !waits {
+			unplaced = g.round.Miss(unplaced, need)
 		}
-		unplaced = g.round.Miss(unplaced, need)
 	}
 	return claims, unplaced, nil
 }

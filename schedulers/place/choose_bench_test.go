@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers"
@@ -69,7 +71,7 @@ func plainCell(t placetest.TB, kind string, nodes, jobs, count int) schedulers.I
 	}
 	var names []string
 	for j := range jobs {
-		spec := &ohmv1.JobSpec{Namespace: "default", Name: fmt.Sprintf("j%d", j), Kind: kind, Scheduler: kind, Precedence: 100, Groups: []*ohmv1.Group{{
+		spec := &ohmv1.JobSpec{Namespace: "default", Name: fmt.Sprintf("j%d", j), Kind: kind, Scheduler: kind, Precedence: proto.Int32(100), Groups: []*ohmv1.Group{{
 			Name: "main", Count: int32(count), Resources: &ohmv1.Resources{CpuMilli: 1000, MemoryBytes: 1 << 30}}}}
 		put(cellstate.JobKey(cellstate.JobNameOf(spec)), cellstate.Change{Value: &ohmv1.Job{Version: 1, Spec: spec}})
 		names = append(names, spec.GetName())

@@ -10,6 +10,7 @@ import (
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/place/placetest"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 // wideCell has enough nodes for classes to be kept up to date change by change.
@@ -170,5 +171,56 @@ func TestLoads(t *testing.T) {
 				t.Errorf("%s; want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// What is given back lowers the load again: the node with fewest tasks comes first, also
+// if a round has been beyond it before.
+func TestSpreadAfterUndo(t *testing.T) {
+	in := placetest.Input(t, "node n1 cpu=3\nnode n2 cpu=5\njob a kind=service\ngroup g count=3 cpu=2\nlive a/g/0 n2")
+	_, err := NewTable().Each(t.Context(), in, func(r *Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
+		load := r.Spread(w)
+		for range 2 {
+			mark := r.Mark()
+			for i, want := range []cellstate.NodeName{"n1", "n2"} {
+				node, ok := r.Choose(r.Request(w.Job, w.Needs[i].Group), load)
+				if !ok {
+					t.Fatalf("no node; want %s", want)
+				}
+				if got := r.Claim(w.Job, w.Needs[i], node).Node; got != want {
+					t.Errorf("%s; want %s", got, want)
+				}
+			}
+			r.Undo(mark)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A node in flight that has as many tasks of the job as it may have is nothing to wait for.
+func TestAwaitsNoLoadedNode(t *testing.T) {
+	for _, c := range []struct {
+		most int32
+		want string
+	}{
+		{1, "incremental\n  a/g/1 n2\nunplaced a/g 2 of 2 nodes\n  2 NotAsked -: has its task, or is not to have one\n"},
+		{2, "incremental\n  a/g/1 n2\n  a/g/2 n2\n"},
+		{3, "incremental\n  a/g/1 n2\n  a/g/2 n2\n"},
+	} {
+		in := placetest.Input(t, "node n1 cpu=8\nnode n2 cpu=8\njob a kind=batch\ngroup g count=3 cpu=1\nlive a/g/0 n1")
+		in.InFlight = map[cellstate.NodeName]bool{"n1": true}
+		p, err := NewTable().Each(t.Context(), in, func(r *Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
+			load := r.AtMost(w, c.most)
+			return r.Incremental(w, func(q *Request, _ reconcile.Need) (int, bool) { return r.Choose(q, load) })
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := placetest.Print(p); got != c.want {
+			t.Errorf("at most %d on a node: proposed\n%swant\n%s", c.most, got, c.want)
+		}
 	}
 }

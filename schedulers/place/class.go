@@ -25,18 +25,32 @@ type class struct {
 	why       []refusal
 }
 
-// class finds or begins the class of a request.
+// maxClasses bounds the classes that are remembered.
+const maxClasses = 256
+
+// class finds or begins the class of a request. One too many takes the place of the one
+// that has not been used for longest.
 func (t *Table) class(r *Request) *class {
 	k := t.classes[r.class]
 	if k == nil {
 		if len(t.classes) >= maxClasses {
-			clear(t.classes)
+			var oldest *class
+			for _, o := range t.classes {
+				if oldest == nil || o.at < oldest.at {
+					oldest = o
+				}
+			}
+			delete(t.classes, oldest.Request.class)
 		}
 		k = &class{Request: r, tree: newTree(len(t.candidates))}
 		t.classes[r.class] = k
 	}
 	return k
 }
+
+// sweepPart is which part of the candidates may have changed before a class does better
+// to look at all of them than to follow the log.
+const sweepPart = 8
 
 // catchUp brings a class up to date, with the nodes of a load masked.
 func (t *Table) catchUp(k *class, home schedulers.Home, load *Load) {
@@ -63,7 +77,7 @@ func (t *Table) catchUp(k *class, home schedulers.Home, load *Load) {
 			}
 		}
 		k.tree.rebuild()
-	case behind > uint64(min(len(t.log), len(scores)/logged)):
+	case behind > uint64(min(len(t.log), len(scores)/sweepPart)):
 		for i, changed := range t.changed {
 			if changed > k.at {
 				scores[i] = t.value(k, i)

@@ -13,10 +13,11 @@ import (
 func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.Need) (node int, ok bool)) (*cellstate.Txn, []schedulers.Unplaced) {
 	txn := &cellstate.Txn{Mode: cellstate.Incremental}
 	var unplaced []schedulers.Unplaced
-	full := map[*Request]bool{} // room only shrinks: what found no node once need not ask again
+	awaits := map[*Request]bool{} // by what has found no node: room only shrinks, it need not ask again
 	for _, need := range w.Needs {
 		q := r.Request(w.Job, need.Group)
-		if !full[q] {
+		waits, full := awaits[q]
+		if !full {
 			if node, ok := choose(q, need); ok {
 				if txn.Claims == nil {
 					txn.Claims = make([]cellstate.Claim, 0, len(w.Needs))
@@ -24,9 +25,12 @@ func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.N
 				txn.Claims = append(txn.Claims, r.Claim(w.Job, need, node))
 				continue
 			}
-			full[q] = need.Node == ""
+			waits = r.Awaits(q, need)
+			if need.Node == "" {
+				awaits[q] = waits
+			}
 		}
-		if !r.Awaits(q, need) {
+		if !waits {
 			unplaced = r.Miss(unplaced, need)
 		}
 	}

@@ -37,9 +37,6 @@ type Table struct {
 	classes  map[string]*class // by Request.class
 }
 
-// maxClasses bounds the classes that are remembered; beyond it all are forgotten.
-const maxClasses = 256
-
 // NewTable is an empty table with the filters and the scorer of the product.
 func NewTable() *Table {
 	t := &Table{Filters: Filters(), classes: map[string]*class{}}
@@ -133,15 +130,11 @@ func (t *Table) touch(i int) {
 	}
 	t.clock++
 	t.changed[i] = t.clock
-	if keep := len(t.candidates) / logged; len(t.log) > 2*keep+logged {
+	if keep := len(t.candidates) / sweepPart; len(t.log) > 2*keep { // what no class would follow
 		t.log = append(t.log[:0], t.log[len(t.log)-keep:]...)
 	}
 	t.log = append(t.log, int32(i))
 }
-
-// logged is which part of the candidates may have changed before a class does better to
-// look at all of them.
-const logged = 8
 
 // model is the number of a device model.
 func (t *Table) model(name string) int {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/place/placetest"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
@@ -53,11 +54,13 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 					fresh.candidates[k.candidate].take(k.request, k.gpus, 1)
 					fresh.touch(k.candidate)
 				}
-				for _, n := range w.Needs {
-					q := r.Request(w.Job, n.Group)
-					for i := range worn.candidates {
-						if got, want := scores(r, q)[i], scores(f, q)[i]; got != want {
-							t.Fatalf("%s on %s: score %v; a fresh table says %v", n.Slot, worn.candidates[i].Node.Name, got, want)
+				for _, w := range placetest.Work(in.Snapshot, "a", "b") {
+					for _, g := range w.Job.Record.GetSpec().GetGroups() {
+						q := NewRequest(w.Job, g)
+						for i := range worn.candidates {
+							if got, want := scores(r, q)[i], scores(f, q)[i]; got != want {
+								t.Fatalf("%s/%s on %s: score %v; a fresh table says %v", w.Job.Name, g.GetName(), worn.candidates[i].Node.Name, got, want)
+							}
 						}
 					}
 				}
@@ -78,6 +81,49 @@ func scores(r *Round, q *Request) []float64 {
 	k := r.class(q)
 	r.t.catchUp(k, r.home, nil)
 	return k.tree.scores()
+}
+
+// A table follows to a snapshot of another origin, which may be alike in all but its nodes.
+func TestFollowsToOtherNodes(t *testing.T) {
+	table := NewTable()
+	for _, node := range []string{"n1", "m1", "n1"} {
+		in := placetest.Input(t, "node "+node+" cpu=4 gpus=T4\njob a kind=batch\ngroup g count=2 cpu=1 gpus=1 share=500m\nlive a/g/0 "+node+" gpus=0:500")
+		table.follow(in.Snapshot)
+		if got := table.candidates[0].Node.Name; string(got) != node || len(table.index) != 1 {
+			t.Errorf("the table holds %s; the snapshot %s", got, node)
+		}
+		if _, known := table.index[cellstate.NodeName(node)]; !known {
+			t.Errorf("the index does not know %s", node)
+		}
+		if got := table.census.gpu; got != 500 {
+			t.Errorf("the census counts %d thousandths of a GPU; 500 are in use", got)
+		}
+	}
+}
+
+// A class that was explained is explained anew once a node has changed, whoever looked at
+// the change before.
+func TestExplainsWhatIsNow(t *testing.T) {
+	in := placetest.Input(t, "node n1 cpu=3\njob a kind=batch\ngroup small count=2 cpu=1\ngroup large count=1 cpu=3")
+	_, err := NewTable().Each(t.Context(), in, func(r *Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
+		large := r.Request(w.Job, w.Job.Group("large"))
+		var small []reconcile.Need
+		for _, need := range w.Needs {
+			if need.Slot.Group == "small" {
+				small = append(small, need)
+			}
+		}
+		for i, want := range []string{"largest free: 2 of 3 cores on node n1", "largest free: 1 of 3 cores on node n1"} {
+			r.Claim(w.Job, small[i], 0)
+			if why := r.Explain(large, nil, &ohmv1.Reason{}); len(why) != 1 || why[0].GetDetail() != want {
+				t.Errorf("after %d claims: %v; want %q", i+1, why, want)
+			}
+		}
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestEachEndsWithItsContext(t *testing.T) {

@@ -32,7 +32,7 @@ func newBuild(t testing.TB, kind string, count int32, change ...func(*ohmv1.Job)
 	b := &build{t: t}
 	job := &ohmv1.Job{
 		Spec: &ohmv1.JobSpec{
-			Namespace: "default", Name: "j", Kind: kind, Scheduler: kind, Precedence: 100,
+			Namespace: "default", Name: "j", Kind: kind, Scheduler: kind, Precedence: proto.Int32(100),
 			Groups: []*ohmv1.Group{{Name: "main", Count: count}},
 		},
 		Version: 1, SubmitTime: stamp(0),

@@ -252,7 +252,7 @@ func (c Config) nodes(ctx context.Context, store cellstate.Store) error {
 
 // load keeps a backlog of jobs in the store.
 func (c Config) load(ctx context.Context, store cellstate.Store, w *world) error {
-	spec := &ohmv1.JobSpec{Namespace: "default", Kind: "batch", Scheduler: schedulerName, Precedence: 100, Groups: []*ohmv1.Group{{
+	spec := &ohmv1.JobSpec{Namespace: "default", Kind: "batch", Scheduler: schedulerName, Precedence: proto.Int32(100), Groups: []*ohmv1.Group{{
 		Name: "main", Count: int32(c.TasksPerJob), Command: []string{"true"}, Resources: &ohmv1.Resources{CpuMilli: 1000, MemoryBytes: 1 << 30},
 	}}}
 	for ctx.Err() == nil {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -163,5 +165,5 @@ func (t *table) job() *ohmv1.JobSpec {
 		}
 	}
 	precedence := map[string]int32{"service": 200, "batch": 100, "ml": 100}[kind]
-	return &ohmv1.JobSpec{Namespace: "default", Name: t.text("name"), Kind: kind, Scheduler: kind, Precedence: precedence, Groups: []*ohmv1.Group{group}}
+	return &ohmv1.JobSpec{Namespace: "default", Name: t.text("name"), Kind: kind, Scheduler: kind, Precedence: proto.Int32(precedence), Groups: []*ohmv1.Group{group}}
 }

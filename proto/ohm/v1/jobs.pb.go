@@ -28,7 +28,10 @@ const (
 type SubmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*JobSpec             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// request_id makes a repeat harmless: the same id and content is the same run.
+	// request_id makes a repeat harmless: the same id and content is the same run, and the
+	// same id with other content is refused. It is known for as long as the job's newest
+	// version is the one that it was answered with: a repeat that comes after somebody has
+	// submitted the job anew is a submission like any other.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -752,9 +752,9 @@ type JobSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`           // service | batch | ml | system
-	Scheduler     string                 `protobuf:"bytes,4,opt,name=scheduler,proto3" json:"scheduler,omitempty"` // a registered scheduler's name
-	Precedence    int32                  `protobuf:"varint,5,opt,name=precedence,proto3" json:"precedence,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                    // service | batch | ml | system
+	Scheduler     string                 `protobuf:"bytes,4,opt,name=scheduler,proto3" json:"scheduler,omitempty"`          // a registered scheduler's name
+	Precedence    *int32                 `protobuf:"varint,5,opt,name=precedence,proto3,oneof" json:"precedence,omitempty"` // 0 to 399; absent: by kind
 	Labels        map[string]string      `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Gang          *Gang                  `protobuf:"bytes,7,opt,name=gang,proto3" json:"gang,omitempty"`
 	Retries       int32                  `protobuf:"varint,8,opt,name=retries,proto3" json:"retries,omitempty"`                        // user errors that a slot may spend
@@ -824,8 +824,8 @@ func (x *JobSpec) GetScheduler() string {
 }
 
 func (x *JobSpec) GetPrecedence() int32 {
-	if x != nil {
-		return x.Precedence
+	if x != nil && x.Precedence != nil {
+		return *x.Precedence
 	}
 	return 0
 }
@@ -874,17 +874,20 @@ func (x *JobSpec) GetGroups() []*Group {
 
 // Job is the record jobs/<ns>/<job>. Nothing that progress changes is in it.
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // from 1; a new one for each accepted change of the spec
-	Stopped       bool                   `protobuf:"varint,3,opt,name=stopped,proto3" json:"stopped,omitempty"` // the user's wish; the tasks may still be running
-	Done          *Outcome               `protobuf:"bytes,4,opt,name=done,proto3" json:"done,omitempty"`        // set once, when nothing will ever start again under this version
-	SubmitTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=submit_time,json=submitTime,proto3" json:"submit_time,omitempty"`
-	RequestId     string                 `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the run that wrote this version
-	Digest        []byte                 `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`                        // of the spec as submitted
-	StopTime      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=stop_time,json=stopTime,proto3" json:"stop_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Spec       *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Version    int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // from 1; a new one for each accepted change of the spec
+	Stopped    bool                   `protobuf:"varint,3,opt,name=stopped,proto3" json:"stopped,omitempty"` // the user's wish; the tasks may still be running
+	Done       *Outcome               `protobuf:"bytes,4,opt,name=done,proto3" json:"done,omitempty"`        // set once, when nothing will ever start again under this version
+	SubmitTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=submit_time,json=submitTime,proto3" json:"submit_time,omitempty"`
+	RequestId  string                 `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // of the run that wrote this version
+	Digest     []byte                 `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`                        // of the spec as submitted
+	StopTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=stop_time,json=stopTime,proto3" json:"stop_time,omitempty"`
+	// more_request_ids are of requests with the same content that found this version live
+	// and were answered with it: the newest 32, the oldest first.
+	MoreRequestIds []string `protobuf:"bytes,9,rep,name=more_request_ids,json=moreRequestIds,proto3" json:"more_request_ids,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -969,6 +972,13 @@ func (x *Job) GetDigest() []byte {
 func (x *Job) GetStopTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.StopTime
+	}
+	return nil
+}
+
+func (x *Job) GetMoreRequestIds() []string {
+	if x != nil {
+		return x.MoreRequestIds
 	}
 	return nil
 }
@@ -2803,15 +2813,15 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"StopPolicy\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xc4\x03\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xd8\x03\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
-	"\tscheduler\x18\x04 \x01(\tR\tscheduler\x12\x1e\n" +
+	"\tscheduler\x18\x04 \x01(\tR\tscheduler\x12#\n" +
 	"\n" +
-	"precedence\x18\x05 \x01(\x05R\n" +
-	"precedence\x123\n" +
+	"precedence\x18\x05 \x01(\x05H\x00R\n" +
+	"precedence\x88\x01\x01\x123\n" +
 	"\x06labels\x18\x06 \x03(\v2\x1b.ohm.v1.JobSpec.LabelsEntryR\x06labels\x12 \n" +
 	"\x04gang\x18\a \x01(\v2\f.ohm.v1.GangR\x04gang\x12\x18\n" +
 	"\aretries\x18\b \x01(\x05R\aretries\x12:\n" +
@@ -2822,7 +2832,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06groups\x18\v \x03(\v2\r.ohm.v1.GroupR\x06groups\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
+	"\v_precedence\"\xda\x02\n" +
 	"\x03Job\x12#\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -2833,7 +2844,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06digest\x18\a \x01(\fR\x06digest\x127\n" +
-	"\tstop_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"|\n" +
+	"\tstop_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x12(\n" +
+	"\x10more_request_ids\x18\t \x03(\tR\x0emoreRequestIds\"|\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12+\n" +
 	"\x06groups\x18\x02 \x03(\v2\x13.ohm.v1.GroupCountsR\x06groups\x12.\n" +
@@ -3149,6 +3161,7 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
+	file_ohm_v1_records_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -619,8 +619,8 @@ func (m *JobSpec) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0x32
 		}
 	}
-	if m.Precedence != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Precedence))
+	if m.Precedence != nil {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.Precedence))
 		i--
 		dAtA[i] = 0x28
 	}
@@ -684,6 +684,15 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.MoreRequestIds) > 0 {
+		for iNdEx := len(m.MoreRequestIds) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.MoreRequestIds[iNdEx])
+			copy(dAtA[i:], m.MoreRequestIds[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.MoreRequestIds[iNdEx])))
+			i--
+			dAtA[i] = 0x4a
+		}
 	}
 	if m.StopTime != nil {
 		size, err := (*timestamppb.Timestamp)(m.StopTime).MarshalToSizedBufferVT(dAtA[:i])
@@ -2645,8 +2654,8 @@ func (m *JobSpec) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Precedence != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Precedence))
+	if m.Precedence != nil {
+		n += 1 + protohelpers.SizeOfVarint(uint64(*m.Precedence))
 	}
 	if len(m.Labels) > 0 {
 		for k, v := range m.Labels {
@@ -2716,6 +2725,12 @@ func (m *Job) SizeVT() (n int) {
 	if m.StopTime != nil {
 		l = (*timestamppb.Timestamp)(m.StopTime).SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if len(m.MoreRequestIds) > 0 {
+		for _, s := range m.MoreRequestIds {
+			l = len(s)
+			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
 	}
 	n += len(m.unknownFields)
 	return n
@@ -4899,7 +4914,7 @@ func (m *JobSpec) UnmarshalVT(dAtA []byte) error {
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Precedence", wireType)
 			}
-			m.Precedence = 0
+			var v int32
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -4909,11 +4924,12 @@ func (m *JobSpec) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Precedence |= int32(b&0x7F) << shift
+				v |= int32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
+			m.Precedence = &v
 		case 6:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Labels", wireType)
@@ -5501,6 +5517,38 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 			if err := (*timestamppb.Timestamp)(m.StopTime).UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
+			iNdEx = postIndex
+		case 9:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MoreRequestIds", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.MoreRequestIds = append(m.MoreRequestIds, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

@@ -80,7 +80,7 @@ func (r *reader) line(words []string) {
 	case "job":
 		kind := set["kind"]
 		r.job = &ohmv1.Job{Version: 1, Spec: &ohmv1.JobSpec{
-			Namespace: "default", Name: name, Kind: kind, Scheduler: kind, Precedence: r.number(set["precedence"]),
+			Namespace: "default", Name: name, Kind: kind, Scheduler: kind, Precedence: proto.Int32(r.number(set["precedence"])),
 		}}
 		if kind == "ml" {
 			r.job.Spec.Gang = &ohmv1.Gang{Min: r.number(set["min"])}
