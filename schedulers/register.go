@@ -24,7 +24,7 @@ func (r *Runner) stayRegistered(ctx context.Context) error {
 	for wait := 50 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, r.Times.RetryMost) {
 		since := r.Clock()
 		if err := r.registered(ctx); err != nil && ctx.Err() == nil {
-			r.failed(nil, "registration", err)
+			r.noAnswer("registration", err)
 		}
 		if r.Clock().Sub(since) > r.Times.Lease {
 			wait = 50 * time.Millisecond
@@ -142,7 +142,7 @@ func (r *Runner) check(ctx context.Context, at cellstate.Revision) error {
 		return nil
 	}
 	if err := r.noteSeen(ctx, s); err != nil { // the next check tries again; the lease decides on the registration
-		r.failed(nil, "noting that the scheduler is there", err)
+		r.noAnswer("noting that the scheduler is there", err)
 	}
 	return nil
 }
@@ -168,12 +168,15 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// failed counts and logs that the store did not answer, and pauses if it is given a ctx.
+// failed counts and logs that the store did not answer, and pauses, longer each time in a row.
 func (r *Runner) failed(ctx context.Context, doing string, err error) {
+	r.noAnswer(doing, err)
+	r.errorPause = min(max(2*r.errorPause, 50*time.Millisecond), r.Times.RetryMost)
+	sleep(ctx, r.errorPause)
+}
+
+// noAnswer counts and logs an answer that the store did not give.
+func (r *Runner) noAnswer(doing string, err error) {
 	r.stats.add(func(s *Stats) { s.Errors++ })
 	r.Log.Warn(fmt.Sprintf("%s: the store did not answer, trying again", doing), zap.Error(err))
-	if ctx != nil {
-		r.errorPause = min(max(2*r.errorPause, 50*time.Millisecond), r.Times.RetryMost)
-		sleep(ctx, r.errorPause)
-	}
 }

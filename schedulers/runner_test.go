@@ -193,7 +193,7 @@ func TestWaitingWord(t *testing.T) {
 			t.Errorf("the word was written again in silence, at %d after %d", now, quiet)
 		}
 		cell.Up(celltest.Node{Name: "n3", CPU: 3000})
-		s = cell.Until("one is placed and the other waits", func(s *cellstate.Snapshot) bool {
+		cell.Until("one is placed and the other waits", func(s *cellstate.Snapshot) bool {
 			return schedtest.Placed(s, "j") == 1 && len(schedtest.Word(s, "j").GetGroups()) == 1 && schedtest.Word(s, "j").GetGroups()[0].GetWaiting() == 1
 		})
 		cell.Up(celltest.Node{Name: "n4", CPU: 3000})

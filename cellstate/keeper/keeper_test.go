@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -365,6 +366,34 @@ func TestOneLeads(t *testing.T) {
 		h.pass(time.Second)
 		if first.Leads() || !second.Leads() {
 			t.Fatalf("after the first has stopped: first %v, second %v", first.Leads(), second.Leads())
+		}
+	})
+}
+
+func TestCollectors(t *testing.T) {
+	inHouse(t, func(h *house) {
+		k := h.keeper("s1", Limits{})
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(k.Collectors()...)
+		gauges := func() map[string]float64 {
+			t.Helper()
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := map[string]float64{}
+			for _, f := range families {
+				all[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+			}
+			return all
+		}
+		if got := fmt.Sprint(gauges()); got != "map[ohm_keeper_braking:0 ohm_keeper_leading:0]" {
+			t.Error(got)
+		}
+		h.run(k)
+		h.pass(time.Second)
+		if got := fmt.Sprint(gauges()); got != "map[ohm_keeper_braking:0 ohm_keeper_leading:1]" {
+			t.Error(got)
 		}
 	})
 }

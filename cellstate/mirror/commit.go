@@ -69,7 +69,7 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 		if round == rounds/2 {
 			// A write that keeps failing on snapshots newer than the answer means that the
 			// snapshot is wrong, not old.
-			m.Resync(ctx)
+			m.Resync()
 		}
 		snapshot, err = m.WaitSnapshot(ctx, out.Revision)
 	}

@@ -23,7 +23,7 @@ type Mirror struct {
 	store  cellstate.Store
 	log    *zap.Logger
 	view   atomic.Pointer[view]
-	resync atomic.Bool // somebody found the snapshot wrong: load again
+	resync atomic.Pointer[context.CancelCauseFunc] // ends what follow does, so that it loads again
 	loads  atomic.Int64
 }
 
@@ -101,22 +101,19 @@ var errResync = errors.New("the snapshot disagrees with the store")
 
 // follow loads once and applies changes until something is wrong.
 func (m *Mirror) follow(ctx context.Context, pause *pause) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	m.resync.Store(false)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m.resync.Store(&cancel)
 	snapshot, err := m.store.Load(ctx)
 	if err != nil {
-		return err
+		return because(ctx, err)
 	}
 	m.loads.Add(1)
 	pause.reset()
 	m.publish(snapshot)
 	for batch, err := range m.store.Changes(ctx, snapshot.Revision()) {
 		if err != nil {
-			return err
-		}
-		if m.resync.Load() {
-			return errResync
+			return because(ctx, err)
 		}
 		next, gaps, err := snapshot.Apply(batch)
 		if err != nil {
@@ -131,7 +128,15 @@ func (m *Mirror) follow(ctx context.Context, pause *pause) error {
 		snapshot = next
 		m.publish(snapshot)
 	}
-	return ctx.Err()
+	return because(ctx, ctx.Err())
+}
+
+// because is errResync where that is what ended ctx, and so led to err.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errResync) {
+		return cause
+	}
+	return err
 }
 
 func (m *Mirror) publish(s *cellstate.Snapshot) {
@@ -141,9 +146,10 @@ func (m *Mirror) publish(s *cellstate.Snapshot) {
 
 // Resync makes the mirror load again: whoever calls it has seen that the snapshot is
 // not what the store holds.
-func (m *Mirror) Resync(ctx context.Context) {
-	m.resync.Store(true)
-	_ = m.store.Progress(ctx) // wakes follow; if the store is away, follow ends anyway
+func (m *Mirror) Resync() {
+	if cancel := m.resync.Load(); cancel != nil {
+		(*cancel)(errResync)
+	}
 }
 
 // pause grows from 50 ms to 2 s.

@@ -178,7 +178,7 @@ func TestResyncLoadsAgain(t *testing.T) {
 	store := newShaky()
 	m := start(t, store)
 	wait(t, m, 1)
-	m.Resync(t.Context())
+	m.Resync()
 	for m.Loads() < 2 {
 		_, newer := m.Watch()
 		if m.Loads() >= 2 {

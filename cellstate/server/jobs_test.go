@@ -218,14 +218,15 @@ func TestLogs(t *testing.T) {
 	for _, c := range []struct {
 		req  *ohmv1.LogsRequest
 		code codes.Code
+		says string
 	}{
-		{&ohmv1.LogsRequest{Job: "b"}, codes.NotFound},
-		{&ohmv1.LogsRequest{Job: "a", Group: "other"}, codes.NotFound},
-		{&ohmv1.LogsRequest{Job: "a", Index: 2}, codes.NotFound},
-		{&ohmv1.LogsRequest{Job: "a", Index: 0, Attempt: 9}, codes.NotFound},
-		{&ohmv1.LogsRequest{Job: "a", AnyIndex: true}, codes.InvalidArgument},
-		{&ohmv1.LogsRequest{Job: "a", Stream: "log"}, codes.InvalidArgument},
-		{&ohmv1.LogsRequest{Job: "a", Index: 1}, codes.FailedPrecondition},
+		{&ohmv1.LogsRequest{Job: "b"}, codes.NotFound, "job default/b"},
+		{&ohmv1.LogsRequest{Job: "a", Group: "other"}, codes.NotFound, "it has main"},
+		{&ohmv1.LogsRequest{Job: "a", Index: 2}, codes.NotFound, "it has tasks 0 to 1"},
+		{&ohmv1.LogsRequest{Job: "a", Index: 0, Attempt: 9}, codes.NotFound, "no attempt 9"},
+		{&ohmv1.LogsRequest{Job: "a", AnyIndex: true}, codes.InvalidArgument, "a/main/INDEX"},
+		{&ohmv1.LogsRequest{Job: "a", Stream: "log"}, codes.InvalidArgument, "log"},
+		{&ohmv1.LogsRequest{Job: "a", Index: 1}, codes.FailedPrecondition, ""},
 	} {
 		_, err := readLog(w, c.req)
 		if err == nil {
@@ -233,6 +234,9 @@ func TestLogs(t *testing.T) {
 			continue
 		}
 		wantCode(t, err, c.code)
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v does not say %q", c.req, err, c.says)
+		}
 	}
 
 	a.cancel()

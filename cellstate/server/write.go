@@ -53,7 +53,7 @@ func (s *Server) write(ctx context.Context, plan func(*cellstate.Snapshot) (cell
 			return snapshot, storeError(ctx, err)
 		}
 		if round == writeRounds/2 {
-			s.cfg.Mirror.Resync(ctx) // the snapshot is newer than the answer and still wrong
+			s.cfg.Mirror.Resync() // the snapshot is newer than the answer and still wrong
 		}
 		snapshot, err = s.cfg.Mirror.WaitSnapshot(ctx, out.Revision)
 	}

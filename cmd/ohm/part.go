@@ -84,14 +84,6 @@ func (p *part) log() (*zap.Logger, error) {
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(zapcore.AddSync(p.a.stderr)), level)), nil
 }
 
-// needStore refuses a process that would not know its store.
-func (p *part) needStore() error {
-	if len(p.store.Endpoints) == 0 {
-		return failf(exitUsage, "give --etcd host:port,…", "it is not said where the cell's etcd is")
-	}
-	return nil
-}
-
 // ended turns the end of a process into an exit code: a signal is a clean end.
 func (p *part) ended(ctx context.Context, err error) error {
 	switch {

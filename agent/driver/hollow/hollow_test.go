@@ -83,7 +83,7 @@ func TestPlan(t *testing.T) {
 			if o, _, _ := d.Observe(t.Context(), name); o.State != task.Running {
 				t.Errorf("%s: too early %+v", name, o)
 			}
-			time.Sleep(1)
+			time.Sleep(1 * time.Nanosecond)
 			c.end.ID, c.end.Started, c.end.Ended = name, begin, begin.Add(c.after)
 			if o, _, _ := d.Observe(t.Context(), name); o != c.end {
 				t.Errorf("%s: observed %+v, want %+v", name, o, c.end)

@@ -69,7 +69,9 @@ func (l *Listen) open() (net.Listener, error) {
 		return nil, fmt.Errorf("TLS files: %w", err)
 	}
 	return tls.NewListener(listener, &tls.Config{
-		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, // In this order: who speaks both, as scrapers do, is to take HTTP/1.1, since only gRPC is
+		// served over HTTP/2.
+		NextProtos: []string{"http/1.1", "h2"},
 	}), nil
 }
 
