@@ -19,13 +19,15 @@ func TestHangingDriver(t *testing.T) {
 		stuck, b, c := assignment("stuck", 100), assignment("b", 100), assignment("c", 100)
 		w.complete(stuck, b)
 		release := make(chan struct{})
-		var asked atomic.Int64
-		w.m.hangs = func(id string) {
-			if id == "" || id == stuck.Id {
-				asked.Add(1)
-				<-release
+		asked := new(atomic.Int64)
+		w.m.locked(func() {
+			w.m.hangs = func(id string) {
+				if id == "" || id == stuck.Id {
+					asked.Add(1)
+					<-release
+				}
 			}
-		}
+		})
 		w.pass(20 * time.Second) // a look at everything has begun
 		w.incremental(nil, c)
 		w.m.exit(b.Id, 3)

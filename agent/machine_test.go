@@ -153,10 +153,17 @@ func (m *machine) Kill(_ context.Context, id string) error {
 	return nil
 }
 
-func (m *machine) Observe(_ context.Context, id string) (driver.Observation, bool, error) {
-	if m.hangs != nil {
-		m.hangs(id)
+func (m *machine) hang(id string) {
+	m.mu.Lock()
+	hangs := m.hangs
+	m.mu.Unlock()
+	if hangs != nil {
+		hangs(id)
 	}
+}
+
+func (m *machine) Observe(_ context.Context, id string) (driver.Observation, bool, error) {
+	m.hang(id)
 	if m.looked != nil {
 		defer m.looked(id)
 	}
@@ -181,9 +188,7 @@ func (m *machine) find(id string) (o driver.Observation, ok bool) {
 }
 
 func (m *machine) List(context.Context) (list []driver.Observation, err error) {
-	if m.hangs != nil {
-		m.hangs("")
-	}
+	m.hang("")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, p := range m.procs {

@@ -18,7 +18,7 @@ func NewSnapshot(at Revision, records []Change, fences map[NodeName]Revision) (*
 	if err != nil {
 		return nil, err
 	}
-	a := newApplier(&Snapshot{db: db, jobs: newJobTable()})
+	a := newApplier(&Snapshot{db: db, nodes: newNodeTable(nil, 0), jobs: newJobTable()})
 	for _, c := range records {
 		a.change(c)
 	}

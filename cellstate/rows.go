@@ -16,12 +16,13 @@ const nodesPerPage = 16
 // nodeTable holds the rows of nodes by number, in the order of their names. Nodes
 // rarely come and go: then it is built anew.
 type nodeTable struct {
-	stamp  uint64
-	number map[NodeName]int
-	pages  []*nodePage
-	len    int
-	built  uint64 // the batch that built it: tables of other builds hold other nodes
+	stamp uint64
+	nodes *nodeNumbers // shared by all tables of the same nodes
+	pages []*nodePage
 }
+
+// nodeNumbers are the numbers of a set of nodes.
+type nodeNumbers struct{ of map[NodeName]int }
 
 type nodePage struct {
 	stamp uint64
@@ -30,9 +31,9 @@ type nodePage struct {
 
 func newNodeTable(rows []*Node, stamp uint64) nodeTable {
 	slices.SortFunc(rows, func(a, b *Node) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	t := nodeTable{number: make(map[NodeName]int, len(rows)), len: len(rows), built: stamp, stamp: stamp}
+	t := nodeTable{stamp: stamp, nodes: &nodeNumbers{make(map[NodeName]int, len(rows))}}
 	for i, n := range rows {
-		t.number[n.Name] = i
+		t.nodes.of[n.Name] = i
 		if i%nodesPerPage == 0 {
 			t.pages = append(t.pages, &nodePage{stamp: stamp})
 		}
@@ -42,7 +43,7 @@ func newNodeTable(rows []*Node, stamp uint64) nodeTable {
 }
 
 func (t *nodeTable) get(name NodeName) *Node {
-	if i, ok := t.number[name]; ok {
+	if i, ok := t.nodes.of[name]; ok {
 		return t.pages[i/nodesPerPage].rows[i%nodesPerPage]
 	}
 	return nil
@@ -53,7 +54,7 @@ func (t *nodeTable) set(n *Node, stamp uint64) {
 	if t.stamp != stamp {
 		t.stamp, t.pages = stamp, slices.Clone(t.pages)
 	}
-	i := t.number[n.Name]
+	i := t.nodes.of[n.Name]
 	page := t.pages[i/nodesPerPage]
 	if page.stamp != stamp {
 		copied := *page
@@ -66,7 +67,7 @@ func (t *nodeTable) set(n *Node, stamp uint64) {
 
 func (t *nodeTable) all() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		for i := range t.len {
+		for i := range len(t.nodes.of) {
 			if !yield(t.pages[i/nodesPerPage].rows[i%nodesPerPage]) {
 				return
 			}

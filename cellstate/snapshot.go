@@ -206,7 +206,7 @@ func (s *Snapshot) Nodes() iter.Seq[*Node] { return s.nodes.all() }
 // numbers in the order of names. Where nodes have come or gone the numbers mean nothing,
 // and same is false.
 func (s *Snapshot) NodeChanges(since *Snapshot) (changes iter.Seq2[int, *Node], same bool) {
-	if since == nil || len(s.nodes.pages) != len(since.nodes.pages) || s.nodes.len != since.nodes.len || s.nodes.built != since.nodes.built {
+	if since == nil || s.nodes.nodes != since.nodes.nodes {
 		return nil, false
 	}
 	return s.nodes.changes(&since.nodes), true
