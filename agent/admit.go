@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -48,7 +49,8 @@ func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) ([]verdict, error
 			v.never = true
 			v.why = fmt.Sprintf("it does not fit this node: %s %s", wrong[0].Reason, wrong[0].Dimension)
 			if wrong[0].Wanted != "" {
-				v.why += fmt.Sprintf(", wanted %s, there is %s", wrong[0].Wanted, wrong[0].Free)
+				wanted, free := resource.RoundWritten(wrong[0].Wanted, wrong[0].Free)
+				v.why += fmt.Sprintf(", wanted %s, there is %s", wanted, free)
 			}
 			continue
 		}

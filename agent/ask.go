@@ -21,8 +21,8 @@ func ask[T any](ctx context.Context, l *loop, what string, question func(context
 		}
 	}
 	asking, cancel := context.WithDeadlineCause(ctx, l.lookUntil, errSlow)
+	defer cancel()
 	if asking.Err() != nil {
-		cancel()
 		return none, context.Cause(asking)
 	}
 	type answer struct {
@@ -33,7 +33,6 @@ func ask[T any](ctx context.Context, l *loop, what string, question func(context
 	done := make(chan struct{})
 	l.asking.Go(func() {
 		defer close(done)
-		defer cancel()
 		said, err := question(asking)
 		answered <- answer{said, err}
 	})

@@ -17,7 +17,7 @@ const inFlight = 2
 // a wall of batch. What several schedulers have under way together settles by itself
 // (additive increase, multiplicative decrease; Chiu and Jain 1989).
 const (
-	leastNeeds = 16
+	leastNeeds = 64
 	mostNeeds  = 300 // about; a gang is never cut
 	slowCommit = 25 * time.Millisecond
 )

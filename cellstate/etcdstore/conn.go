@@ -29,6 +29,14 @@ const (
 	mostReceived     = 1 << 30
 )
 
+// Of the connection for commits and changes: what a mirror that is busy may have waiting
+// for it before etcd must keep it back, which costs etcd more than having it read; and
+// how much of a request goes out, and of a reply comes in, in one system call.
+const (
+	windowBytes = 8 << 20
+	ioBytes     = 256 << 10
+)
+
 // conn is a connection to etcd for the two calls that carry nearly all the bytes. Their
 // messages are written and read by hand: a request has hundreds of small nested
 // messages, and making each of them costs more than all else that a sender does.
@@ -56,6 +64,8 @@ func connect(cfg Config) (conn, error) {
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 			MinConnectTimeout: cfg.Timeout,
 		}),
+		grpc.WithInitialWindowSize(windowBytes), grpc.WithInitialConnWindowSize(windowBytes),
+		grpc.WithReadBufferSize(ioBytes), grpc.WithWriteBufferSize(ioBytes),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallSendMsgSize(mostSent), grpc.MaxCallRecvMsgSize(mostReceived)),
 	}, cfg.dial...)
 	c, err := grpc.NewClient("etcd:///"+addresses[0].ServerName, opts...)

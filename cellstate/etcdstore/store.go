@@ -1,11 +1,16 @@
 // Package etcdstore is the cell's store on etcd: keys under /ohm/<cell>/ hold the
 // records, which every mirror watches whole; keys under /ohm/<cell>! hold what nobody
-// watches: the nodes' fences (!f/<node>) and the senders' lanes (!t/<sender>/<lane>).
+// watches: the nodes' fences (!f/<node>), the senders' lanes (!t/<sender>/<lane>) and what
+// a write that puts nothing leaves behind to be known by (!t/<sender>/proof/<i>).
 //
 // A commit is one etcd transaction. At its top stand the sender's lane and the store's
 // incarnation; below it every write is a nested transaction that succeeds or fails
 // alone. Limits of the server (operations along a path, bytes) are known and requests
 // are cut to fit.
+//
+// Commits and changes are nearly all of what goes over the wire, in requests and replies
+// of many hundreds of small nested messages. They have a connection of their own on
+// which these are appended and read by hand; everything else goes through etcd's client.
 package etcdstore
 
 import (

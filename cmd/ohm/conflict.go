@@ -85,14 +85,8 @@ func conflictTable(p *printer, conflicts []*ohmv1.ConflictView) {
 // reasonOf is why a claim was refused: "Resources: 3 cpu wanted, 1 free". Bytes are
 // rounded; the JSON has them exactly.
 func reasonOf(c *ohmv1.ConflictView) string {
-	s, wanted, free := c.Reason, c.Wanted, c.Free
-	if c.Dimension == "memory" || c.Dimension == "disk" {
-		want, err := resource.ParseBytes(wanted)
-		have, errHave := resource.ParseBytes(free)
-		if err == nil && errHave == nil {
-			wanted, free = resource.RoundPair(want, have)
-		}
-	}
+	s := c.Reason
+	wanted, free := resource.RoundWritten(c.Wanted, c.Free)
 	if wanted != "" {
 		s += ": " + strings.TrimSpace(fmt.Sprintf("%s %s", wanted, c.Dimension)) + " wanted"
 		if free != "" {

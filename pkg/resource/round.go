@@ -35,3 +35,17 @@ func RoundPair(a, b int64) (string, string) {
 	}
 	return FormatBytes(a), FormatBytes(b)
 }
+
+// RoundWritten is RoundPair for amounts as FormatBytes writes them; where they are no
+// bytes (of a conflict over cpu, say) they stay as they are.
+func RoundWritten(a, b string) (string, string) {
+	x, err := ParseBytes(a)
+	if err != nil {
+		return a, b
+	}
+	y, err := ParseBytes(b)
+	if err != nil {
+		return a, b
+	}
+	return RoundPair(x, y)
+}

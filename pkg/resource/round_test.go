@@ -28,5 +28,13 @@ func TestRoundBytes(t *testing.T) {
 		if got := a + " of " + b; got != c.want {
 			t.Errorf("%d of %d: got %s, want %s", c.a, c.b, got, c.want)
 		}
+		if x, y := RoundWritten(FormatBytes(c.a), FormatBytes(c.b)); (x != a || y != b) && c.b > 1 {
+			t.Errorf("%d of %d, written: got %s of %s, want %s", c.a, c.b, x, y, c.want)
+		}
+	}
+	for _, c := range [][2]string{{"3", "0"}, {"500m", "1.5"}, {"", ""}, {"http", ""}, {"1Gi", ""}} {
+		if a, b := RoundWritten(c[0], c[1]); a != c[0] || b != c[1] {
+			t.Errorf("%q: got %q and %q", c, a, b)
+		}
 	}
 }
