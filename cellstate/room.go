@@ -49,6 +49,7 @@ type eviction struct {
 	placements []*Placement // the node's, after it
 	marked     []*Placement // victims as they were: to be marked with evictedBy
 	released   []*Placement // heirs that had not started: given back at once
+	relied     []*Placement // marked by this transaction already: still to be there at the commit
 }
 
 // evict finds out what the claim's victims mean for the node; nil if it has none. The victim of an
@@ -73,7 +74,7 @@ func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*evicti
 			return nil, &Conflict{Reason: ReasonPrecedence, Dimension: slot.Task(),
 				Wanted: fmt.Sprint(c.Precedence), Free: fmt.Sprint(p.GetPrecedence())}
 		case p.GetEvictedBy() == string(txn.ID):
-			continue
+			e.relied = append(e.relied, p)
 		case p.GetEvictedBy() != "":
 			return nil, &Conflict{Reason: ReasonVictimGone, Dimension: slot.Task(), Wanted: p.GetEvictedBy()}
 		case len(p.GetVictims()) > 0 && !started(p):

@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc"
 
@@ -11,16 +10,9 @@ import (
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
-// The limits of the etcd that a server embeds (package embedded), which is the only one
-// that a server names by a unix socket.
-const (
-	embeddedMaxTxnOps       = 8192
-	embeddedMaxRequestBytes = 8 << 20
-)
-
 // Discover opens the store of the cell that conn leads to: it asks the server for the
-// cell's name and where its etcd is, which must be reachable from here, too. What cfg says
-// itself stays as it is.
+// cell's name, where its etcd is, which must be reachable from here, too, and the limits of
+// that. What cfg says itself stays as it is.
 func Discover(ctx context.Context, conn grpc.ClientConnInterface, cfg Config) (*Store, error) {
 	info, err := ohmv1.NewCellClient(conn).Info(ctx, &ohmv1.InfoRequest{})
 	if err != nil {
@@ -38,12 +30,11 @@ func (c Config) of(info *ohmv1.InfoResponse) Config {
 		return c
 	}
 	c.Endpoints = info.GetEtcd()
-	embedded := len(c.Endpoints) == 1 && strings.HasPrefix(c.Endpoints[0], "unix://")
-	if embedded && c.MaxTxnOps == 0 {
-		c.MaxTxnOps = embeddedMaxTxnOps
+	if c.MaxTxnOps == 0 {
+		c.MaxTxnOps = int(info.GetEtcdMaxTxnOps())
 	}
-	if embedded && c.MaxRequestBytes == 0 {
-		c.MaxRequestBytes = embeddedMaxRequestBytes
+	if c.MaxRequestBytes == 0 {
+		c.MaxRequestBytes = int(info.GetEtcdMaxRequestBytes())
 	}
 	return c
 }

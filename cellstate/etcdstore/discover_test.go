@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/ohmcell/ohm/cellstate/etcdstore/embedded"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -16,9 +15,9 @@ func TestWhatAServerSaysOfItsStore(t *testing.T) {
 		said  *ohmv1.InfoResponse
 		want  Config
 	}{
-		{"an embedded etcd has its own limits", Config{Sender: "me"}, &ohmv1.InfoResponse{Cell: "c", Etcd: unix},
-			Config{Sender: "me", Cell: "c", Endpoints: unix, MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}},
-		{"an external one etcd's", Config{}, &ohmv1.InfoResponse{Cell: "c", Etcd: tcp}, Config{Cell: "c", Endpoints: tcp}},
+		{"its limits come with it", Config{Sender: "me"}, &ohmv1.InfoResponse{Cell: "c", Etcd: unix, EtcdMaxTxnOps: 8192, EtcdMaxRequestBytes: 8 << 20},
+			Config{Sender: "me", Cell: "c", Endpoints: unix, MaxTxnOps: 8192, MaxRequestBytes: 8 << 20}},
+		{"an older server does not say them", Config{}, &ohmv1.InfoResponse{Cell: "c", Etcd: tcp}, Config{Cell: "c", Endpoints: tcp}},
 		{"what is given stays", Config{Cell: "x", Endpoints: tcp, MaxTxnOps: 500}, &ohmv1.InfoResponse{Cell: "c", Etcd: unix},
 			Config{Cell: "x", Endpoints: tcp, MaxTxnOps: 500}},
 	} {

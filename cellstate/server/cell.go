@@ -30,7 +30,8 @@ func (s *cell) Info(ctx context.Context, _ *ohmv1.InfoRequest) (*ohmv1.InfoRespo
 		return nil, err
 	}
 	return &ohmv1.InfoResponse{
-		Cell: s.cfg.Cell, Version: s.cfg.Version, Revision: int64(snapshot.Revision()), Server: s.cfg.Name, Etcd: s.cfg.Etcd,
+		Cell: s.cfg.Cell, Version: s.cfg.Version, Revision: int64(snapshot.Revision()), Server: s.cfg.Name,
+		Etcd: s.cfg.Etcd.Endpoints, EtcdMaxTxnOps: int32(s.cfg.Etcd.MaxTxnOps), EtcdMaxRequestBytes: int32(s.cfg.Etcd.MaxRequestBytes),
 	}, nil
 }
 

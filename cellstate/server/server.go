@@ -32,6 +32,12 @@ type Store interface {
 	cellstate.Historian
 }
 
+// Etcd is where schedulers of this machine find the store, and the limits of that.
+type Etcd struct {
+	Endpoints                  []string
+	MaxTxnOps, MaxRequestBytes int
+}
+
 // Config of a server. Store, Mirror, Cell and Name must be given.
 type Config struct {
 	Store   Store
@@ -39,7 +45,7 @@ type Config struct {
 	Cell    string
 	Name    string   // of this server, unique in the cell
 	Version string   // of this release
-	Etcd    []string // where schedulers of this machine find the store
+	Etcd    Etcd
 	Token   string   // that every caller must show; empty: none
 	Log     *zap.Logger
 	Limits  Limits

@@ -115,14 +115,14 @@ func TestReportsWaitForTheStore(t *testing.T) {
 }
 
 func TestCell(t *testing.T) {
-	w := serve(t, nil, func(c *server.Config) { c.Etcd = []string{"unix://x"} })
+	w := serve(t, nil, func(c *server.Config) { c.Etcd = server.Etcd{Endpoints: []string{"unix://x"}, MaxTxnOps: 77} })
 	w.cell.Put(cellstate.Record{Key: cellstate.InstanceKey("batch", "i1"), Value: &ohmv1.SchedulerInstance{Scheduler: "batch", Instance: "i1"}})
 	w.submit(celltest.Job{Name: "a", Count: 3})
 	w.cell.Node(celltest.Node{Name: "n1"})
 	w.cell.Place("a", 0, "n1")
 	at := w.seen().Revision()
 	info, err := w.info.Info(w.ctx, &ohmv1.InfoRequest{})
-	if err != nil || info.GetCell() != "test" || info.GetServer() != "s1" || info.GetRevision() < int64(at) || len(info.GetEtcd()) != 1 {
+	if err != nil || info.GetCell() != "test" || info.GetServer() != "s1" || info.GetRevision() < int64(at) || len(info.GetEtcd()) != 1 || info.GetEtcdMaxTxnOps() != 77 {
 		t.Errorf("info: %v, %v", info, err)
 	}
 	list, err := w.info.ListSchedulers(w.ctx, &ohmv1.ListSchedulersRequest{})

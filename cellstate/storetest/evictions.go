@@ -64,6 +64,20 @@ func evictionLaws() []law {
 			c.refusedOnce(s)
 			c.lost(r, cellstate.ReasonVictimGone)
 		}},
+		{"L5/a victim that ends after the same transaction has marked it", func(c *cell) {
+			// Two claims share a victim; the second is sent when the first has committed. That
+			// the victim has ended since bumps no fence: only its record tells.
+			victim := evictable(c)
+			first := c.evict("mid", victim)
+			c.Job(celltest.Job{Name: "more", CPU: 100, Precedence: 200})
+			r, s := c.late(func(s *cellstate.Snapshot) *cellstate.Txn {
+				second := evicting(s, "more", victim)
+				second.ID = first.Txn.ID
+				return second
+			}, func() { c.Release(victim.Slot, task.Succeeded) })
+			c.refusedOnce(s)
+			c.lost(r, cellstate.ReasonVictimGone)
+		}},
 		{"L5/two evictions of one victim", func(c *cell) {
 			victim := evictable(c)
 			var won cellstate.Result

@@ -68,6 +68,12 @@ func (p *part) discoverStore(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	p.store = process.Discovered(info.Etcd, info.Cell, p.store)
+	p.store.Endpoints, p.store.Cell = info.Etcd, info.Cell
+	if p.store.MaxTxnOps == 0 {
+		p.store.MaxTxnOps = int(info.EtcdMaxTxnOps)
+	}
+	if p.store.MaxRequestBytes == 0 {
+		p.store.MaxRequestBytes = int(info.EtcdMaxRequestBytes)
+	}
 	return nil
 }

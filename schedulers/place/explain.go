@@ -119,7 +119,7 @@ func (t *Table) detail(q *Request, w refusal) string {
 	case string(cellstate.ReasonIneligible):
 		return fmt.Sprintf("drained or kept free by the operator, such as node %s", node)
 	case ReasonHollow:
-		return fmt.Sprintf("simulated, such as node %s; a constraint with the key hollow asks for one", node)
+		return fmt.Sprintf("such as node %s; a constraint with the key hollow asks for one", node)
 	case string(cellstate.ReasonConstraint):
 		failed, _ := cellstate.Matches(c.Node, q.Constraints)
 		has, ok := c.Node.Label(w.dimension)

@@ -72,7 +72,8 @@ func (s Server) serve(ctx context.Context, listener net.Listener) error {
 	m := mirror.New(store, s.Log.Named("mirror"))
 	srv := server.New(server.Config{
 		Store: store, Mirror: m, Cell: s.Store.Cell, Name: s.Name, Version: s.Version,
-		Etcd: s.Store.Endpoints, Token: s.Listen.token, Log: s.Log.Named("server"), Limits: s.Limits,
+		Etcd:  server.Etcd{Endpoints: s.Store.Endpoints, MaxTxnOps: s.Store.MaxTxnOps, MaxRequestBytes: s.Store.MaxRequestBytes},
+		Token: s.Listen.token, Log: s.Log.Named("server"), Limits: s.Limits,
 	})
 	keep := keeper.New(keeper.Config{Store: store, Mirror: m, Server: s.Name, Log: s.Log.Named("keeper"), Limits: s.Keeper})
 	metrics := prometheus.NewRegistry()

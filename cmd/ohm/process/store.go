@@ -35,15 +35,6 @@ func embeddedStore(endpoint, cell string) Store {
 	return Store{Endpoints: []string{endpoint}, Cell: cell, MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}
 }
 
-// Discovered is the store that a server named. A unix socket is an embedded etcd's.
-func Discovered(endpoints []string, cell string, flags Store) Store {
-	if len(endpoints) == 1 && strings.HasPrefix(endpoints[0], "unix://") {
-		return embeddedStore(endpoints[0], cell)
-	}
-	flags.Endpoints, flags.Cell = endpoints, cell
-	return flags
-}
-
 func (s Store) tls() (*tls.Config, error) {
 	if s.CA == "" && s.Cert == "" && s.Key == "" {
 		return nil, nil

@@ -61,14 +61,16 @@ func (*InfoRequest) Descriptor() ([]byte, []int) {
 }
 
 type InfoResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
-	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	Server        string                 `protobuf:"bytes,4,opt,name=server,proto3" json:"server,omitempty"`
-	Etcd          []string               `protobuf:"bytes,5,rep,name=etcd,proto3" json:"etcd,omitempty"` // where schedulers of this machine find the store
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Cell                string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	Version             string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Revision            int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Server              string                 `protobuf:"bytes,4,opt,name=server,proto3" json:"server,omitempty"`
+	Etcd                []string               `protobuf:"bytes,5,rep,name=etcd,proto3" json:"etcd,omitempty"`                                             // where schedulers of this machine find the store
+	EtcdMaxTxnOps       int32                  `protobuf:"varint,6,opt,name=etcd_max_txn_ops,json=etcdMaxTxnOps,proto3" json:"etcd_max_txn_ops,omitempty"` // the limits that it was started with
+	EtcdMaxRequestBytes int32                  `protobuf:"varint,7,opt,name=etcd_max_request_bytes,json=etcdMaxRequestBytes,proto3" json:"etcd_max_request_bytes,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *InfoResponse) Reset() {
@@ -134,6 +136,20 @@ func (x *InfoResponse) GetEtcd() []string {
 		return x.Etcd
 	}
 	return nil
+}
+
+func (x *InfoResponse) GetEtcdMaxTxnOps() int32 {
+	if x != nil {
+		return x.EtcdMaxTxnOps
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetEtcdMaxRequestBytes() int32 {
+	if x != nil {
+		return x.EtcdMaxRequestBytes
+	}
+	return 0
 }
 
 type ListSchedulersRequest struct {
@@ -1221,13 +1237,15 @@ var File_ohm_v1_cell_proto protoreflect.FileDescriptor
 const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"\x11ohm/v1/cell.proto\x12\x06ohm.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x11ohm/v1/jobs.proto\x1a\x14ohm/v1/records.proto\"\r\n" +
-	"\vInfoRequest\"\x84\x01\n" +
+	"\vInfoRequest\"\xe2\x01\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
 	"\x06server\x18\x04 \x01(\tR\x06server\x12\x12\n" +
-	"\x04etcd\x18\x05 \x03(\tR\x04etcd\"\x17\n" +
+	"\x04etcd\x18\x05 \x03(\tR\x04etcd\x12'\n" +
+	"\x10etcd_max_txn_ops\x18\x06 \x01(\x05R\retcdMaxTxnOps\x123\n" +
+	"\x16etcd_max_request_bytes\x18\a \x01(\x05R\x13etcdMaxRequestBytes\"\x17\n" +
 	"\x15ListSchedulersRequest\"O\n" +
 	"\x16ListSchedulersResponse\x125\n" +
 	"\n" +
