@@ -57,14 +57,14 @@ type applier struct {
 	nodes []*Node            // touched
 	added map[NodeName]*Node // of them, those that are not in the table yet
 	jobs  []*Job             // touched
-	used  map[*Node]bool     // touched, and to be charged anew
+	last  *Job               // touched last: changes of one job follow each other
 	err   error
 }
 
 func newApplier(from *Snapshot) *applier {
 	next := *from
 	next.stamp++
-	return &applier{next: &next, stamp: next.stamp, added: map[NodeName]*Node{}, used: map[*Node]bool{}}
+	return &applier{next: &next, stamp: next.stamp, added: map[NodeName]*Node{}}
 }
 
 // rest is the transaction on the rows that are not on the placement path.
@@ -91,14 +91,18 @@ func (a *applier) node(name NodeName) *Node {
 		*fresh = *n
 		a.next.nodes.set(fresh, a.stamp)
 	}
-	fresh.stamp = a.stamp
+	fresh.stamp, fresh.placing, fresh.recharge = a.stamp, false, false
 	a.nodes = append(a.nodes, fresh)
 	return fresh
 }
 
 func (a *applier) job(name JobName) *Job {
+	if a.last != nil && a.last.Name == name {
+		return a.last
+	}
 	j := a.next.jobs.get(name)
 	if j != nil && j.stamp == a.stamp {
+		a.last = j
 		return j
 	}
 	fresh := &Job{Name: name}
@@ -109,6 +113,7 @@ func (a *applier) job(name JobName) *Job {
 	fresh.stamp = a.stamp
 	a.next.jobs.set(fresh, a.stamp)
 	a.jobs = append(a.jobs, fresh)
+	a.last = fresh
 	return fresh
 }
 
@@ -150,31 +155,31 @@ func (a *applier) place(old, p *Placement) {
 		name, slot = old.GetNode(), old.Slot
 	}
 	n := a.node(NodeName(name))
-	if _, begun := a.used[n]; !begun {
-		a.used[n] = false
+	if !n.placing {
+		n.placing = true
 		n.Placements = append(make([]*Placement, 0, len(n.Placements)+4), n.Placements...)
 		copied := *n.used
 		n.used = &copied // its maps are shared still: what concerns them is charged anew
 	}
-	i, ok := slices.BinarySearchFunc(n.Placements, slot, func(p *Placement, s Slot) int { return p.Slot.Compare(s) })
+	i, ok := slices.BinarySearchFunc(n.Placements, &slot, func(p *Placement, s *Slot) int { return p.Slot.compare(s) })
 	if ok {
-		a.charge(n, n.Placements[i], -1)
+		n.charge(n.Placements[i], -1)
 		n.Placements = slices.Delete(n.Placements, i, i+1)
 	}
 	if p != nil {
 		n.Placements = slices.Insert(n.Placements, i, p)
-		a.charge(n, p, 1)
+		n.charge(p, 1)
 	}
 }
 
-// charge adds a placement to what its node is charged with, or takes it off.
-func (a *applier) charge(n *Node, p *Placement, times int64) {
+// charge adds a placement to what the node is charged with, or takes it off.
+func (n *Node) charge(p *Placement, times int64) {
 	evicts := p.GetEvictedBy() != "" || len(p.GetVictims()) > 0
 	if evicts {
 		n.evictions += int(times)
 	}
 	if evicts || n.evictions > 0 || len(p.GetGpus())+len(p.GetPorts()) > 0 {
-		a.used[n] = true
+		n.recharge = true
 	}
 	r := p.GetResources()
 	n.used.CPUMilli += times * r.GetCpuMilli()
@@ -293,7 +298,7 @@ func (a *applier) put(table string, row any, gone bool) {
 func (a *applier) finish(at Revision) (*Snapshot, error) {
 	gone := false
 	for _, n := range a.nodes {
-		if a.used[n] {
+		if n.recharge {
 			n.used = charge(n.Placements)
 		}
 		gone = gone || n.empty()
@@ -363,6 +368,10 @@ func (f *fenceChain) see(c Change) {
 	if fence == nil {
 		return
 	}
+	if fence.GetRecords() == 1 { // the common case: nothing to wait for
+		f.bump(NodeName(name), Revision(fence.GetCompared()), true)
+		return
+	}
 	if f.bumps == nil {
 		f.bumps = map[NodeName]*bump{}
 	}
@@ -380,15 +389,20 @@ func (f *fenceChain) at(r Revision) {
 		return
 	}
 	for name, b := range f.bumps {
-		n := f.node(name)
-		if n.Fence >= f.revision {
-			continue // the load saw it already
-		}
-		if n.Fence != b.compared || b.seen != b.records {
-			f.gaps = append(f.gaps, name)
-		}
-		n.Fence = f.revision
+		f.bump(name, b.compared, b.seen == b.records)
 	}
 	clear(f.bumps)
 	f.revision = r
+}
+
+// bump moves the known fence of a node on to the present revision.
+func (f *fenceChain) bump(name NodeName, compared Revision, whole bool) {
+	n := f.node(name)
+	if n.Fence >= f.revision {
+		return // the load saw it already
+	}
+	if n.Fence != compared || !whole {
+		f.gaps = append(f.gaps, name)
+	}
+	n.Fence = f.revision
 }

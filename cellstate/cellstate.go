@@ -87,10 +87,25 @@ func (s Slot) String() string {
 }
 
 // Compare orders slots by job, version, group and index.
-func (s Slot) Compare(o Slot) int {
-	return cmp.Or(
-		cmp.Compare(s.Namespace, o.Namespace), cmp.Compare(s.Job, o.Job), cmp.Compare(s.Version, o.Version),
-		cmp.Compare(s.Group, o.Group), cmp.Compare(s.Index, o.Index))
+func (s Slot) Compare(o Slot) int { return s.compare(&o) }
+
+func (s *Slot) compare(o *Slot) int {
+	if c := strings.Compare(s.Job, o.Job); c != 0 {
+		if n := strings.Compare(s.Namespace, o.Namespace); n != 0 {
+			return n
+		}
+		return c
+	}
+	if c := strings.Compare(s.Namespace, o.Namespace); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(s.Version, o.Version); c != 0 {
+		return c
+	}
+	if c := strings.Compare(s.Group, o.Group); c != 0 {
+		return c
+	}
+	return cmp.Compare(s.Index, o.Index)
 }
 
 // TaskID names the attempt behind a placement for ever, also when slot and attempt

@@ -54,6 +54,9 @@ type Node struct {
 	used      *Usage
 	evictions int // placements that evict or are evicted
 	stamp     uint64
+	// While a batch is at work: Placements and used are the batch's own; used is to be
+	// worked out anew.
+	placing, recharge bool
 }
 
 // Used is what the node is charged with (L5), holds left out. Read only.
@@ -135,7 +138,7 @@ func (j *Job) Task(s Slot) *Task {
 }
 
 func (j *Job) find(s Slot) (int, bool) {
-	return slices.BinarySearchFunc(j.Tasks, s, func(t *Task, s Slot) int { return t.Slot.Compare(s) })
+	return slices.BinarySearchFunc(j.Tasks, &s, func(t *Task, s *Slot) int { return t.Slot.compare(s) })
 }
 
 // Group is the job's group of that name; nil if there is none.

@@ -43,10 +43,10 @@ type Config struct {
 	Store   Store
 	Mirror  *mirror.Mirror // somebody else runs it
 	Cell    string
-	Name    string   // of this server, unique in the cell
-	Version string   // of this release
+	Name    string // of this server, unique in the cell
+	Version string // of this release
 	Etcd    Etcd
-	Token   string   // that every caller must show; empty: none
+	Token   string // that every caller must show; empty: none
 	Log     *zap.Logger
 	Limits  Limits
 }
