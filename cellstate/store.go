@@ -52,6 +52,15 @@ type Historian interface {
 	History(ctx context.Context) (oldest *Snapshot, present Revision, err error)
 }
 
+// Compactor can forget the past, so that a store does not grow for ever.
+type Compactor interface {
+	// Compact forgets what was before a revision; History begins there then. One that is
+	// forgotten already is no error.
+	Compact(ctx context.Context, at Revision) error
+	// Size is what the store takes, its history included, in bytes.
+	Size(ctx context.Context) (int64, error)
+}
+
 // Lease names a lease; 0 is none.
 type Lease int64
 

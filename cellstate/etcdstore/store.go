@@ -199,4 +199,5 @@ var (
 	_ cellstate.Store     = (*Store)(nil)
 	_ cellstate.Leaser    = (*Store)(nil)
 	_ cellstate.Historian = (*Store)(nil)
+	_ cellstate.Compactor = (*Store)(nil)
 )

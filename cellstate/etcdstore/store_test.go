@@ -78,11 +78,6 @@ func (f forgetful) RecvMsg(m any) error {
 	return err
 }
 
-func (s testStore) Compact(ctx context.Context, r cellstate.Revision) error {
-	_, err := s.client.Compact(ctx, int64(r))
-	return err
-}
-
 func (s testStore) PutRaw(ctx context.Context, key cellstate.Key, value []byte) error {
 	_, err := s.client.Put(ctx, s.key(key).String(), string(value))
 	return err

@@ -23,6 +23,7 @@ import (
 // Store is what the keeper needs of the cell's store.
 type Store interface {
 	cellstate.Leaser
+	cellstate.Compactor
 	Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error)
 }
 
@@ -55,6 +56,12 @@ type Limits struct {
 	DoneJobs  int
 	Attempts  int           // ended ones that a slot of a job that is not done keeps; 8, as many as it takes for the backoff to grow to its most
 	Sweep     time.Duration // between two looks at what may be removed; 1 min
+
+	// The store's past is kept for History, 10 min, and only for HistoryLeast, 1 min, while
+	// the store takes more than HistoryBytes, 1 GiB. Compact is the time between two
+	// compactions, 10 s: many small ones hurt nobody.
+	History, HistoryLeast, Compact time.Duration
+	HistoryBytes                   int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -75,6 +82,12 @@ func (l Limits) withDefaults() Limits {
 	span(&l.BrakeWindow, 10*time.Minute)
 	span(&l.DoneAfter, 24*time.Hour)
 	span(&l.Sweep, time.Minute)
+	span(&l.History, 10*time.Minute)
+	span(&l.HistoryLeast, time.Minute)
+	span(&l.Compact, 10*time.Second)
+	if l.HistoryBytes <= 0 {
+		l.HistoryBytes = 1 << 30
+	}
 	number(&l.BrakePercent, 40)
 	number(&l.BrakeNodes, 3)
 	number(&l.DoneJobs, 10_000)
@@ -88,6 +101,8 @@ type Keeper struct {
 	log     *zap.Logger
 	leads   atomic.Bool
 	braking atomic.Bool
+
+	storeBytes atomic.Int64 // as of the last look
 }
 
 // New returns a keeper; Run makes it work.

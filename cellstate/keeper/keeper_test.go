@@ -387,12 +387,16 @@ func TestCollectors(t *testing.T) {
 			}
 			return all
 		}
-		if got := fmt.Sprint(gauges()); got != "map[ohm_keeper_braking:0 ohm_keeper_leading:0]" {
+		if got := fmt.Sprint(gauges()); got != "map[ohm_keeper_braking:0 ohm_keeper_leading:0 ohm_store_bytes:0]" {
 			t.Error(got)
 		}
 		h.run(k)
 		h.pass(time.Second)
-		if got := fmt.Sprint(gauges()); got != "map[ohm_keeper_braking:0 ohm_keeper_leading:1]" {
+		size, err := h.store.Size(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(gauges()); got != fmt.Sprintf("map[ohm_keeper_braking:0 ohm_keeper_leading:1 ohm_store_bytes:%d]", size) {
 			t.Error(got)
 		}
 	})

@@ -93,6 +93,7 @@ const keepEvery = 20 * time.Millisecond
 func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 	done := newMarker()
 	liveness := newLiveness(k.cfg.Limits, time.Now())
+	past := &history{}
 	var swept time.Time
 	for {
 		start := time.Now()
@@ -107,6 +108,9 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 		if err == nil && start.Sub(swept) >= k.cfg.Limits.Sweep {
 			err, swept = k.sweep(ctx, lead, snapshot, start), start
 		}
+		if err == nil {
+			err = k.forget(ctx, past, snapshot.Revision(), start)
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -116,7 +120,7 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 			continue
 		}
 		pause(ctx, max(keepEvery, 4*time.Since(start)))
-		until := earliest(wake, liveness.wake(), swept.Add(k.cfg.Limits.Sweep))
+		until := earliest(wake, liveness.wake(), swept.Add(k.cfg.Limits.Sweep), past.next)
 		timer := time.NewTimer(time.Until(until))
 		select {
 		case <-newer:

@@ -14,6 +14,8 @@ func (k *Keeper) Collectors() []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		gauge("leading", "1 while this server keeps house for its cell.", k.Leads),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ohm_store_bytes", Help: "What the cell's store takes, its history included, as the leading keeper saw it last."},
+			func() float64 { return float64(k.storeBytes.Load()) }),
 		gauge("braking", "1 while so many nodes are unseen at once that none is declared lost.", k.Braking),
 	}
 }

@@ -118,6 +118,25 @@ func (s *Store) Compact(ctx context.Context, revision cellstate.Revision) error 
 	return nil
 }
 
+// Size is the length of all records and their history, in bytes.
+func (s *Store) Size(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("%w: %w", cellstate.ErrUnreachable, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := 0
+	for r := range s.now.scan("", "") {
+		size += len(r.key) + len(r.value)
+	}
+	for _, e := range s.events {
+		for _, c := range e.changes {
+			size += len(c.key) + len(c.value)
+		}
+	}
+	return int64(size), nil
+}
+
 // PutRaw writes a key as a process of another release might: any key, any bytes, nothing
 // compared.
 func (s *Store) PutRaw(ctx context.Context, key cellstate.Key, value []byte) error {

@@ -75,7 +75,9 @@ func (s *Server) start(ctx context.Context, dir string, log *zap.Logger) error {
 	cfg.InitialCluster = cfg.Name + "=" + peer.String()
 	cfg.MaxTxnOps, cfg.MaxRequestBytes = MaxTxnOps, MaxRequestBytes
 	cfg.QuotaBackendBytes = 8 << 30
-	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "10m"
+	// The keeper compacts, often and in small steps; etcd's own pace does not follow a busy
+	// cell.
+	cfg.CompactionBatchLimit, cfg.CompactionSleepInterval = 10_000, time.Millisecond
 	// Nobody votes against a single member; a short timeout only makes its start quick.
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLog(log))
