@@ -58,6 +58,7 @@ type applier struct {
 	added map[NodeName]*Node // of them, those that are not in the table yet
 	jobs  []*Job             // touched
 	last  *Job               // touched last: changes of one job follow each other
+	at    *Node              // likewise
 	err   error
 }
 
@@ -77,11 +78,15 @@ func (a *applier) rest() *memdb.Txn {
 }
 
 func (a *applier) node(name NodeName) *Node {
+	if a.at != nil && a.at.Name == name {
+		return a.at
+	}
 	n := a.next.nodes.get(name)
 	if n == nil {
 		n = a.added[name]
 	}
 	if n != nil && n.stamp == a.stamp {
+		a.at = n
 		return n
 	}
 	fresh := &Node{Name: name, used: &Usage{}}
@@ -92,6 +97,7 @@ func (a *applier) node(name NodeName) *Node {
 		a.next.nodes.set(fresh, a.stamp)
 	}
 	fresh.stamp, fresh.placing, fresh.recharge = a.stamp, false, false
+	a.at = fresh
 	a.nodes = append(a.nodes, fresh)
 	return fresh
 }
@@ -145,31 +151,33 @@ func (a *applier) task(slot Slot) *Task {
 	return j.Tasks[i]
 }
 
-// place puts p on its node or, if it is nil, takes old off it.
-func (a *applier) place(old, p *Placement) {
-	var name string
-	var slot Slot
-	if p != nil {
-		name, slot = p.GetNode(), p.Slot
-	} else {
-		name, slot = old.GetNode(), old.Slot
+// place puts p on its node.
+func (a *applier) place(p *Placement) {
+	n := a.placing(p)
+	i, _ := slices.BinarySearchFunc(n.Placements, &p.Slot, func(p *Placement, s *Slot) int { return p.Slot.compare(s) })
+	n.Placements = slices.Insert(n.Placements, i, p)
+	n.charge(p, 1)
+}
+
+// displace takes p off its node.
+func (a *applier) displace(p *Placement) {
+	n := a.placing(p)
+	if i := slices.Index(n.Placements, p); i >= 0 { // a walk over pointers beats a search by names
+		n.Placements = slices.Delete(n.Placements, i, i+1)
+		n.charge(p, -1)
 	}
-	n := a.node(NodeName(name))
+}
+
+// placing is the row of p's node, with placements and a charge of the batch's own.
+func (a *applier) placing(p *Placement) *Node {
+	n := a.node(NodeName(p.GetNode()))
 	if !n.placing {
 		n.placing = true
 		n.Placements = append(make([]*Placement, 0, len(n.Placements)+4), n.Placements...)
 		copied := *n.used
 		n.used = &copied // its maps are shared still: what concerns them is charged anew
 	}
-	i, ok := slices.BinarySearchFunc(n.Placements, &slot, func(p *Placement, s *Slot) int { return p.Slot.compare(s) })
-	if ok {
-		n.charge(n.Placements[i], -1)
-		n.Placements = slices.Delete(n.Placements, i, i+1)
-	}
-	if p != nil {
-		n.Placements = slices.Insert(n.Placements, i, p)
-		n.charge(p, 1)
-	}
+	return n
 }
 
 // charge adds a placement to what the node is charged with, or takes it off.
@@ -212,13 +220,13 @@ func (a *applier) change(c Change) {
 	case KindPlacement:
 		t := a.task(k.Slot)
 		if old := t.Placement; old != nil {
-			a.place(old, nil)
+			a.displace(old)
 			room()
 		}
 		t.Placement = nil
 		if p := value[*ohmv1.Placement](c); p != nil {
 			t.Placement = &Placement{Placement: p, Slot: k.Slot, Revision: rev}
-			a.place(nil, t.Placement)
+			a.place(t.Placement)
 		}
 		a.touchJobs(c)
 	case KindStatus:

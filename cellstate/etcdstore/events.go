@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"bytes"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -96,8 +97,9 @@ func change(prefix string, kv keyValue, deleted bool) (cellstate.Change, error) 
 		return c, nil
 	}
 	var err error
-	if fast, ok := value.(interface{ UnmarshalVT([]byte) error }); ok {
-		err = fast.UnmarshalVT(kv.value)
+	if fast, ok := value.(interface{ UnmarshalVTUnsafe([]byte) error }); ok {
+		// The message's strings point into its own copy of the record: one allocation for all.
+		err = fast.UnmarshalVTUnsafe(bytes.Clone(kv.value))
 	} else {
 		err = proto.Unmarshal(kv.value, value)
 	}

@@ -55,7 +55,7 @@ func run() error {
 func generate(plugin string, paths []string, files linker.Files) error {
 	param := "module=github.com/ohmcell/ohm"
 	if plugin == "protoc-gen-go-vtproto" { // fast codecs, for what is stored
-		param += ",features=marshal+unmarshal+size"
+		param += ",features=marshal+unmarshal+unmarshal_unsafe+size"
 		paths = []string{"ohm/v1/records.proto"}
 	}
 	req := &pluginpb.CodeGeneratorRequest{FileToGenerate: paths, Parameter: &param, ProtoFile: inOrder(files)}
