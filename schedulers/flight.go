@@ -17,9 +17,9 @@ const inFlight = 2
 // a wall of batch. What several schedulers have under way together settles by itself
 // (additive increase, multiplicative decrease; Chiu and Jain 1989).
 const (
-	leastNeeds = 64
+	leastNeeds = 100
 	mostNeeds  = 300 // about; a gang is never cut
-	slowCommit = 25 * time.Millisecond
+	slowCommit = 40 * time.Millisecond
 )
 
 // flight is one round on its way: its transactions, and what came of them.
