@@ -105,9 +105,12 @@ type jobPage struct {
 	shards [fan]*jobShard
 }
 
+// jobShard holds rows at places that stay the same while a row is only replaced, with the
+// hashes of their names, so that a search touches no other row.
 type jobShard struct {
-	stamp uint64
-	jobs  []*Job
+	stamp  uint64
+	hashes []uint32
+	jobs   []*Job
 }
 
 func newJobTable() jobTable {
@@ -122,22 +125,23 @@ func newJobTable() jobTable {
 	return t
 }
 
-// home is where a job's row stands (FNV-1a).
-func home(name JobName) (top, shard int) {
+// hash of a job's name (FNV-1a); its low bits say where the row stands.
+func (j JobName) hash() uint32 {
 	h := uint32(2166136261)
-	for _, part := range [2]string{name.Namespace, name.Name} {
+	for _, part := range [2]string{j.Namespace, j.Name} {
 		for i := range len(part) {
 			h = (h ^ uint32(part[i])) * 16777619
 		}
 		h = (h ^ '/') * 16777619
 	}
-	h ^= h >> 15
-	return int(h % fan), int(h / fan % fan)
+	return h ^ h>>15
 }
 
-func (s *jobShard) find(name JobName) int {
-	for i, j := range s.jobs {
-		if j.Name == name {
+func home(hash uint32) (top, shard int) { return int(hash % fan), int(hash / fan % fan) }
+
+func (s *jobShard) find(name JobName, hash uint32) int {
+	for i, h := range s.hashes {
+		if h == hash && s.jobs[i].Name == name {
 			return i
 		}
 	}
@@ -145,21 +149,22 @@ func (s *jobShard) find(name JobName) int {
 }
 
 func (t *jobTable) get(name JobName) *Job {
-	top, shard := home(name)
+	hash := name.hash()
+	top, shard := home(hash)
 	s := t.top[top].shards[shard]
-	if i := s.find(name); i >= 0 {
+	if i := s.find(name, hash); i >= 0 {
 		return s.jobs[i]
 	}
 	return nil
 }
 
 // edit is the shard of a job, ready to be written to by the batch.
-func (t *jobTable) edit(name JobName, stamp uint64) *jobShard {
+func (t *jobTable) edit(hash uint32, stamp uint64) *jobShard {
 	if t.stamp != stamp {
 		copied := *t.top
 		t.stamp, t.top = stamp, &copied
 	}
-	top, shard := home(name)
+	top, shard := home(hash)
 	page := t.top[top]
 	if page.stamp != stamp {
 		copied := *page
@@ -169,26 +174,33 @@ func (t *jobTable) edit(name JobName, stamp uint64) *jobShard {
 	}
 	s := page.shards[shard]
 	if s.stamp != stamp {
-		s = &jobShard{stamp: stamp, jobs: slices.Clone(s.jobs)}
+		s = &jobShard{stamp, slices.Clone(s.hashes), slices.Clone(s.jobs)}
 		page.shards[shard] = s
 	}
 	return s
 }
 
 func (t *jobTable) set(j *Job, stamp uint64) {
-	s := t.edit(j.Name, stamp)
-	if i := s.find(j.Name); i >= 0 {
+	hash := j.Name.hash()
+	s := t.edit(hash, stamp)
+	if i := s.find(j.Name, hash); i >= 0 {
 		s.jobs[i] = j
 	} else {
-		s.jobs = append(s.jobs, j)
+		s.hashes, s.jobs = append(s.hashes, hash), append(s.jobs, j)
 	}
 }
 
 func (t *jobTable) remove(name JobName, stamp uint64) {
-	s := t.edit(name, stamp)
-	if i := s.find(name); i >= 0 {
-		s.jobs = slices.Delete(s.jobs, i, i+1)
+	hash := name.hash()
+	s := t.edit(hash, stamp)
+	i := s.find(name, hash)
+	if i < 0 {
+		return
 	}
+	last := len(s.jobs) - 1 // takes its place
+	s.hashes[i], s.jobs[i] = s.hashes[last], s.jobs[last]
+	s.jobs[last] = nil
+	s.hashes, s.jobs = s.hashes[:last], s.jobs[:last]
 }
 
 // sorted are the jobs for which want holds, by namespace and name.
@@ -227,17 +239,23 @@ func (t *jobTable) changes(since *jobTable) iter.Seq2[*Job, *Job] {
 				if now == then {
 					continue
 				}
-				for _, is := range now.jobs {
+				for i, is := range now.jobs {
+					if i < len(then.jobs) && then.jobs[i] == is {
+						continue
+					}
 					var was *Job
-					if at := then.find(is.Name); at >= 0 {
+					if at := then.find(is.Name, now.hashes[i]); at >= 0 {
 						was = then.jobs[at]
 					}
 					if was != is && !yield(was, is) {
 						return
 					}
 				}
-				for _, was := range then.jobs {
-					if now.find(was.Name) < 0 && !yield(was, nil) {
+				for i, was := range then.jobs {
+					if i < len(now.jobs) && now.hashes[i] == then.hashes[i] && now.jobs[i].Name == was.Name {
+						continue
+					}
+					if now.find(was.Name, then.hashes[i]) < 0 && !yield(was, nil) {
 						return
 					}
 				}
