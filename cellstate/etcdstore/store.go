@@ -90,6 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.MaxRequestBytes = 3 << 19
 	}
 	cfg.MaxRequestBytes = min(cfg.MaxRequestBytes, mostSent)
+	cfg.MaxRequestBytes = min(cfg.MaxRequestBytes, mostBytes)
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}

@@ -72,25 +72,13 @@ share of the cell is in use; with --fill nothing leaves.`,
 }
 
 func (a *app) showBench(r *bench.Report) error {
-	if a.output == "json" {
-		text, err := jsonText(r)
-		if err != nil {
-			return err
-		}
-		return a.showJSON(text)
-	}
-	for _, line := range []struct {
-		name  string
-		value any
-	}{
+	return a.showFigures(r, []figure{
 		{"placements per second", r.PlacementsPerSecond}, {"raw commits per second", r.RawPerSecond}, {"ratio", r.Ratio},
 		{"releases per second", r.ReleasesPerSecond}, {"placements per node txn", r.PerNodeWrite},
 		{"wait p50, p99 (ms)", fmt.Sprintf("%g, %g", r.Wait.P50, r.Wait.P99)}, {"commit p50, p99 (ms)", fmt.Sprintf("%g, %g", r.Commit.P50, r.Commit.P99)},
-		{"conflict fraction", r.Conflicts["all"]}, {"in use", r.Used}, {"busyness", r.Busyness}, {"CPU (cores)", r.CPU}, {"memory (MiB)", r.MemoryMiB}, {"store (MiB)", r.StoreMiB},
-	} {
-		fmt.Fprintf(a.stdout, "%-24s %v\n", line.name, line.value)
-	}
-	return nil
+		{"conflict fraction", r.Conflicts["all"]}, {"in use", r.Used}, {"busyness", r.Busyness}, {"CPU (cores)", r.CPU},
+		{"memory (MiB)", r.MemoryMiB}, {"store (MiB)", r.StoreMiB},
+	})
 }
 
 // benchEtcdCommand and benchSchedulerCommand are processes of a measurement.

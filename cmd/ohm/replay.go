@@ -73,24 +73,34 @@ gpu_milli and, where they are known, gpu_spec and qos for tasks.`,
 }
 
 func (a *app) showReport(r *replay.Report) error {
-	if a.output == "json" {
-		text, err := jsonText(r)
-		if err != nil {
-			return err
-		}
-		return a.showJSON(text)
-	}
-	for _, line := range []struct {
-		name  string
-		value any
-	}{
+	return a.showFigures(r, []figure{
 		{"nodes", r.Nodes}, {"submitted", r.Submitted}, {"placed", r.Placed}, {"refused", r.Refused}, {"first refused", r.FirstRefused},
 		{"GPUs allocated", fmt.Sprintf("%.2f%%", r.GPUAllocatedPercent)}, {"CPU allocated", fmt.Sprintf("%.2f%%", r.CPUAllocatedPercent)},
 		{"conflicts", r.Conflicts.Total}, {"conflicts per commit", r.ConflictsPerCommit},
 		{"placements per second", r.PlacementsPerSecond}, {"seconds", r.Seconds}, {"schedulers", r.Schedulers},
 		{"violations", r.Violations}, {"model violations", r.ModelViolations},
-	} {
-		fmt.Fprintf(a.stdout, "%-22s %v\n", line.name, line.value)
+	})
+}
+
+// figure is one line of what was measured.
+type figure struct {
+	name  string
+	value any
+}
+
+// showFigures prints a report as JSON or as lines.
+func (a *app) showFigures(report any, lines []figure) error {
+	if a.output == "json" {
+		text, err := jsonText(report)
+		if err != nil {
+			return err
+		}
+		return a.showJSON(text)
+	}
+	for _, line := range lines {
+		if err := a.println(fmt.Sprintf("%-24s %v", line.name, line.value)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -116,15 +116,15 @@ func (c Config) road(ctx context.Context, set *child.Set, etcd *child.Process, e
 	}
 	w := &world{perJob: c.TasksPerJob, jobs: map[cellstate.JobName]*job{}, writes: map[write]bool{}}
 	m := mirror.New(tapped{store, w.see}, zap.NewNop())
-	var procs []*child.Process
-	names := []string{"etcd", "bench and server's mirror"}
+	var all []*child.Process
+	processes := []used{{"etcd", etcd.Pid()}, {"bench and server's mirror", 0}}
 	for i := range c.Schedulers {
-		p, err := set.Start(fmt.Sprintf("scheduler %d", i), "bench", "scheduler", "--etcd", endpoint,
+		p, err := set.Start(schedulerLabel(i), "bench", "scheduler", "--etcd", endpoint,
 			"--instance", fmt.Sprintf("bench-%d", i), "--max-per-node", fmt.Sprint(c.MaxPerNode), "--cpu-profile", c.profile(fmt.Sprintf("scheduler-%d", i)))
 		if err != nil {
 			return err
 		}
-		procs = append(procs, p)
+		all, processes = append(all, p), append(processes, used{schedulerLabel(i), p.Pid()})
 	}
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
@@ -139,44 +139,53 @@ func (c Config) road(ctx context.Context, set *child.Set, etcd *child.Process, e
 		if err := c.warm(inner, w); err != nil {
 			return err
 		}
-		usage := func() []cpuTime {
-			all := []cpuTime{cpuOf(etcd.Pid()), cpuOf(0)}
-			for _, p := range procs {
-				all = append(all, cpuOf(p.Pid()))
-			}
-			return all
-		}
-		w.mu.Lock()
-		placed, released := w.placed, w.released
-		w.window = true
-		w.mu.Unlock()
-		before, begin := usage(), time.Now()
-		sleep(inner, c.Duration)
-		took, after := time.Since(begin).Seconds(), usage()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		n := w.placed - placed
-		r.Seconds = round(took, 2)
-		r.PlacementsPerSecond = round(float64(n)/took, 0)
-		r.ReleasesPerSecond = round(float64(w.released-released)/took, 0)
-		r.PerNodeWrite = round(float64(n)/max(1, float64(len(w.writes))), 2)
-		r.Wait, r.Commit = quantiles(w.wait), quantiles(w.commit)
-		r.Used = round(float64(w.live)/float64(c.Nodes*cpuPerNode), 3)
-		r.CPU, r.MemoryMiB = map[string]float64{}, map[string]float64{}
-		for i := range procs {
-			names = append(names, fmt.Sprintf("scheduler %d", i))
-		}
-		for i, name := range names {
-			r.CPU[name] = round((after[i].seconds-before[i].seconds)/took, 2)
-			r.MemoryMiB[name] = round(after[i].rss/(1<<20), 0)
-		}
+		c.measure(inner, w, processes, r)
 		r.StoreMiB = round(storeSize(ctx, endpoint)/(1<<20), 0)
 		return nil
 	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return c.stats(procs, r)
+	return c.stats(all, r)
+}
+
+func schedulerLabel(i int) string { return fmt.Sprintf("scheduler %d", i) }
+
+// used is a process of which the use of the machine is measured.
+type used struct {
+	name string
+	pid  int // 0: this one
+}
+
+// measure takes the figures of one window.
+func (c Config) measure(ctx context.Context, w *world, processes []used, r *Report) {
+	usage := func() (all []cpuTime) {
+		for _, p := range processes {
+			all = append(all, cpuOf(p.pid))
+		}
+		return all
+	}
+	w.mu.Lock()
+	placed, released := w.placed, w.released
+	w.window = true
+	w.mu.Unlock()
+	before, begin := usage(), time.Now()
+	_ = sleep(ctx, c.Duration) // cut short: the figures are of what there was
+	took, after := time.Since(begin).Seconds(), usage()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.placed - placed
+	r.Seconds = round(took, 2)
+	r.PlacementsPerSecond = round(float64(n)/took, 0)
+	r.ReleasesPerSecond = round(float64(w.released-released)/took, 0)
+	r.PerNodeWrite = round(float64(n)/max(1, float64(len(w.writes))), 2)
+	r.Wait, r.Commit = quantiles(w.wait), quantiles(w.commit)
+	r.Used = round(float64(w.live)/float64(c.Nodes*cpuPerNode), 3)
+	r.CPU, r.MemoryMiB = map[string]float64{}, map[string]float64{}
+	for i, p := range processes {
+		r.CPU[p.name] = round((after[i].seconds-before[i].seconds)/took, 2)
+		r.MemoryMiB[p.name] = round(after[i].rss/(1<<20), 0)
+	}
 }
 
 // stats ends the schedulers and adds up what they say of themselves.
@@ -196,7 +205,7 @@ func (c Config) stats(procs []*child.Process, r *Report) error {
 		for reason, n := range s.Refused {
 			refused[reason] += float64(n)
 		}
-		r.Busyness[fmt.Sprintf("scheduler %d", i)] = round(s.Busy.Seconds()/(c.Warmup+c.Duration).Seconds(), 3)
+		r.Busyness[schedulerLabel(i)] = round(s.Busy.Seconds()/(c.Warmup+c.Duration).Seconds(), 3)
 	}
 	total := 0.0
 	for reason, n := range refused {
