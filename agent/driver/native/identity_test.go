@@ -115,6 +115,23 @@ func decoy(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
+// laterDecoy is a decoy that did not start within the same tick of the clock as one of
+// the others: pid and start time together would else be the same, as they never are when
+// a pid is used again.
+func laterDecoy(t *testing.T, others ...process) *exec.Cmd {
+	t.Helper()
+	for {
+		cmd := decoy(t)
+		s, err := readStat(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(others, func(o process) bool { return o.Start == s.Start }) {
+			return cmd
+		}
+	}
+}
+
 // attack does to a task all that a driver can do.
 func (p *place) attack(t *testing.T, id string) {
 	t.Helper()
@@ -157,7 +174,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 				t.Fatal(err)
 			}
 			gone(t, "one")
-			innocent := decoy(t)
+			innocent := laterDecoy(t, st.Shim, st.Init, st.Command)
 			st.Shim.Pid, st.Init.Pid, st.Command.Pid = innocent.Process.Pid, innocent.Process.Pid, innocent.Process.Pid
 			if err := write(filepath.Join(p.folder("one"), stateFile), st); err != nil {
 				t.Fatal(err)
@@ -175,7 +192,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 		p := newPlace(t, whole)
 		p.needs(t, "cgroup-kill") // else only the pids that are written down lead to the task
 		st := p.start(t, "one", "sleep", "1000")
-		innocent := decoy(t)
+		innocent := laterDecoy(t, st.Init, st.Command)
 		forged := st
 		forged.Init.Pid, forged.Command.Pid = innocent.Process.Pid, innocent.Process.Pid
 		if err := write(filepath.Join(p.folder("one"), stateFile), forged); err != nil {

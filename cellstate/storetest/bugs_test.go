@@ -1,0 +1,187 @@
+package storetest_test
+
+import (
+	"slices"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// bug is a mistake in the protocol, planted between the writers and an honest store.
+type bug struct {
+	name  string
+	plant plant
+	fails []string // the laws that catch it
+	holds string   // a law nearby that it does not break
+}
+
+// plant turns a write into what the bug would send: several writes if it cuts it, one
+// after the other. What is stored now is what a writer without the bug would have read.
+type plant func(now *cellstate.Snapshot, w cellstate.Write) []cellstate.Write
+
+func bugs() []bug {
+	return []bug{
+		{"a fence not compared", edit(compareNoFence),
+			[]string{"L1/race for cpu", "L1/a node that turns ineligible meanwhile"}, "L2/one slot claimed on two nodes"},
+		{"a fence bumped without a record", edit(bumpOnRelease),
+			[]string{"fences/a mirror that follows knows what a load knows", "release/writes the ended attempt in the same revision and bumps no fence"}, "L1/race for cpu"},
+		{"a late release of an older attempt", edit(releaseUnseen),
+			[]string{"release/a late report of an earlier attempt releases nothing"}, "release/a status of an earlier placement is refused"},
+		{"a release that compares its attempt, not its placement", edit(releaseBySlot),
+			[]string{"release/a late report from before the job's name was used again"}, "release/a late report of an earlier attempt releases nothing"},
+		{"an eviction that deletes its victim", edit(deleteVictims),
+			[]string{"L5/a victim keeps its record, marked in the same commit"}, "L5/a victim that ends meanwhile"},
+		{"a victim's end not compared", edit(without(func(w *cellstate.Write, g cellstate.Guard) bool {
+			return g.Key.Parse().Kind == cellstate.KindPlacement && len(w.Fences) > 0
+		})), []string{"L5/a victim that ends after the same transaction has marked it"}, "L5/a victim that ends meanwhile"},
+		{"an heir's start not compared", edit(without(func(_ *cellstate.Write, g cellstate.Guard) bool {
+			return g.Key.Parse().Kind == cellstate.KindStatus
+		})), []string{"L5/an heir that starts meanwhile is not released"}, "L5/an heir that has not started is released and its victims taken over"},
+		{"an atomic commit cut in two", cutByNode,
+			[]string{"L3/a gang that fits commits at one revision", "L3/a gang of which one node lost the race commits nothing"}, "L3/an incremental transaction keeps what fits"},
+		{"the ended attempts left out of a slot's compare", edit(guards(func(g cellstate.Guard) cellstate.Guard {
+			if k := g.Key.Parse(); k.Kind == cellstate.KindEnded {
+				g.Key = k.Slot.PlacementKey()
+			}
+			return g
+		})), []string{"L2/an attempt that was used and has ended"}, "L2/one slot claimed on two nodes"},
+		{"the live placement left out of a slot's compare", edit(guards(func(g cellstate.Guard) cellstate.Guard {
+			if k := g.Key.Parse(); k.Kind == cellstate.KindEnded {
+				g.End = k.Slot.PlacementKey()
+			}
+			return g
+		})), []string{"L2/one slot claimed on two nodes"}, "L2/an attempt that was used and has ended"},
+		{"retention of a slot's newest end", edit(removeAllEnds),
+			[]string{"L2/an attempt below one that retention has kept"}, "L2/an attempt that was used and has ended"},
+		{"a job's record not compared", edit(without(func(_ *cellstate.Write, g cellstate.Guard) bool {
+			return g.Key.Parse().Kind == cellstate.KindJob
+		})), []string{"L4/a job that was stopped", "L4/a job that was updated"}, "L1/race for cpu"},
+		{"a removal that takes what is newer", edit(guards(func(g cellstate.Guard) cellstate.Guard {
+			if g.Delete {
+				g.Revision = 1 << 40
+			}
+			return g
+		})), []string{"release/removal by range takes exactly the job's records, if none is newer"}, "release/a late report of an earlier attempt releases nothing"},
+	}
+}
+
+// edit is a plant that changes a write and leaves it one.
+func edit(change func(*cellstate.Snapshot, *cellstate.Write)) plant {
+	return func(now *cellstate.Snapshot, w cellstate.Write) []cellstate.Write {
+		w.Guards, w.Fences, w.Records = slices.Clone(w.Guards), slices.Clone(w.Fences), slices.Clone(w.Records)
+		change(now, &w)
+		return []cellstate.Write{w}
+	}
+}
+
+func guards(change func(cellstate.Guard) cellstate.Guard) func(*cellstate.Snapshot, *cellstate.Write) {
+	return func(_ *cellstate.Snapshot, w *cellstate.Write) {
+		for i, g := range w.Guards {
+			w.Guards[i] = change(g)
+		}
+	}
+}
+
+func without(drop func(*cellstate.Write, cellstate.Guard) bool) func(*cellstate.Snapshot, *cellstate.Write) {
+	return func(_ *cellstate.Snapshot, w *cellstate.Write) {
+		w.Guards = slices.DeleteFunc(w.Guards, func(g cellstate.Guard) bool { return drop(w, g) })
+	}
+}
+
+func compareNoFence(now *cellstate.Snapshot, w *cellstate.Write) {
+	for i, f := range w.Fences {
+		w.Fences[i].Compared = fence(now, f.Node)
+	}
+}
+
+func fence(s *cellstate.Snapshot, name cellstate.NodeName) cellstate.Revision {
+	if n := s.Node(name); n != nil {
+		return n.Fence
+	}
+	return 0
+}
+
+// end is the attempt that a release without a claim ends; nil if w is none.
+func end(w *cellstate.Write) *ohmv1.Ended {
+	for _, r := range w.Records {
+		if e, ok := r.Value.(*ohmv1.Ended); ok && len(w.Fences) == 0 {
+			return e
+		}
+	}
+	return nil
+}
+
+func bumpOnRelease(now *cellstate.Snapshot, w *cellstate.Write) {
+	if e := end(w); e != nil {
+		n := cellstate.NodeName(e.GetPlacement().GetNode())
+		w.Fences = append(w.Fences, cellstate.FenceBump{Node: n, Compared: fence(now, n)})
+	}
+}
+
+func releaseUnseen(_ *cellstate.Snapshot, w *cellstate.Write) {
+	if end(w) == nil {
+		return
+	}
+	for i := range w.Records {
+		w.Records[i].Read = cellstate.ReadGuarded
+	}
+}
+
+func releaseBySlot(_ *cellstate.Snapshot, w *cellstate.Write) {
+	if end(w) == nil {
+		return
+	}
+	for i, r := range w.Records {
+		if r.Key.Parse().Kind == cellstate.KindPlacement {
+			w.Records[i].Read = cellstate.ReadGuarded
+		}
+	}
+}
+
+func deleteVictims(_ *cellstate.Snapshot, w *cellstate.Write) {
+	for i, r := range w.Records {
+		if p, ok := r.Value.(*ohmv1.Placement); ok && p.GetEvictedBy() != "" {
+			w.Records[i].Value = nil
+		}
+	}
+}
+
+// removeAllEnds lets the removal of one ended attempt take the slot's later ones along.
+func removeAllEnds(now *cellstate.Snapshot, w *cellstate.Write) {
+	for _, r := range w.Records {
+		k := r.Key.Parse()
+		if k.Kind != cellstate.KindEnded || r.Value != nil {
+			continue
+		}
+		for _, e := range now.Job(k.Slot.JobName()).Task(k.Slot).Ended {
+			if e.Attempt > k.Attempt {
+				w.Records = append(w.Records, cellstate.Record{Key: k.Slot.EndedKey(e.Attempt), Read: e.Revision})
+			}
+		}
+	}
+}
+
+// cutByNode sends what a transaction puts on each node as a write of its own.
+func cutByNode(_ *cellstate.Snapshot, w cellstate.Write) []cellstate.Write {
+	if len(w.Fences) < 2 {
+		return []cellstate.Write{w}
+	}
+	var parts []cellstate.Write
+	for _, f := range w.Fences {
+		part := cellstate.Write{Fences: []cellstate.FenceBump{f}}
+		slots := map[cellstate.Slot]bool{}
+		for _, r := range w.Records {
+			if p, ok := r.Value.(*ohmv1.Placement); ok && p.GetNode() == string(f.Node) {
+				part.Records = append(part.Records, r)
+				slots[r.Key.Parse().Slot] = true
+			}
+		}
+		for _, g := range w.Guards {
+			if k := g.Key.Parse(); k.Kind == cellstate.KindJob || slots[k.Slot] {
+				part.Guards = append(part.Guards, g)
+			}
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
