@@ -41,8 +41,8 @@ type journal struct {
 	renew     time.Time // when entries get another lease
 }
 
-// conflictRecord is a refused claim as the journal keeps it.
-func conflictRecord(id string, now time.Time, txn *cellstate.Txn, c *cellstate.Conflict) *ohmv1.Conflict {
+// ConflictRecord is a refused claim as the conflict journal keeps it; ids sort by time.
+func ConflictRecord(id string, now time.Time, txn *cellstate.Txn, c *cellstate.Conflict) *ohmv1.Conflict {
 	claim := &txn.Claims[c.Claim]
 	rec := &ohmv1.Conflict{
 		Id: id, Time: timestamppb.New(now), Scheduler: txn.Scheduler, Instance: txn.Instance, Txn: string(txn.ID),

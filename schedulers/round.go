@@ -213,7 +213,7 @@ func (r *Runner) lost(s *cellstate.Snapshot, txn *cellstate.Txn, c *cellstate.Co
 	}
 	r.Log.Debug("conflict", fields...)
 	now := r.Clock()
-	r.journal.add(conflictRecord(r.ids.next(now), now, txn, c))
+	r.journal.add(ConflictRecord(r.ids.next(now), now, txn, c))
 	if e == nil {
 		return // the job went while its claims were on their way
 	}

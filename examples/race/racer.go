@@ -15,6 +15,7 @@ import (
 	"github.com/ohmcell/ohm/cellstate/etcdstore"
 	"github.com/ohmcell/ohm/cellstate/mirror"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers"
 )
 
 // racer is the least that can commit a transaction: a name, the store and a mirror of it.
@@ -114,16 +115,7 @@ func (r *racer) journal(ctx context.Context, txn *cellstate.Txn, c *cellstate.Co
 	if err != nil {
 		return err
 	}
-	claim := txn.Claims[c.Claim]
-	entry := &ohmv1.Conflict{
-		Id: ulid.Make().String(), Time: timestamppb.Now(), Scheduler: r.name, Instance: txn.Instance, Txn: string(txn.ID),
-		Slot: claim.Slot.Proto(), Node: string(claim.Node),
-		Reason: string(c.Reason), Dimension: c.Dimension, Wanted: c.Wanted, Free: c.Free,
-		SnapshotRevision: int64(txn.Snapshot), StoreRevision: int64(c.Revision),
-	}
-	if w := c.Winner; w != nil {
-		entry.Winner = &ohmv1.Party{Scheduler: w.GetScheduler(), Txn: w.GetTxn(), Slot: w.GetSlot(), Revision: int64(w.Revision)}
-	}
+	entry := schedulers.ConflictRecord(ulid.Make().String(), time.Now(), txn, c)
 	_, err = r.store.Commit(ctx, cellstate.Write{Records: []cellstate.Record{
 		{Key: cellstate.ConflictKey(r.name, entry.GetId()), Value: entry, Lease: lease},
 	}})
