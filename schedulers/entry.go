@@ -79,7 +79,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 
 // dropSettled forgets what is known of slots that need no node any more.
 func (e *entry) dropSettled() {
-	if len(e.parked)+len(e.losses) == 0 {
+	if len(e.parked)+len(e.losses)+len(e.deferred) == 0 {
 		return // and there is no word to bring up to date
 	}
 	needed := make(map[cellstate.Slot]bool, len(e.decision.Needs))
@@ -94,6 +94,11 @@ func (e *entry) dropSettled() {
 	for s := range e.losses {
 		if !needed[s] {
 			delete(e.losses, s)
+		}
+	}
+	for s := range e.deferred {
+		if !needed[s] {
+			delete(e.deferred, s)
 		}
 	}
 	if len(e.losses) == 0 {

@@ -26,6 +26,7 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 		results[i].Txn = t
 	}
 	snapshot, err := m.newest(ctx, txns)
+	losing := 0 // rounds in a row in which the store refused what fits on the snapshot
 	for round := 0; err == nil && round < rounds; round++ {
 		plan := cellstate.MakePlan(snapshot, time.Now(), m.store.Limits().Claims, txns, func(r cellstate.ClaimRef) bool { return settled[r] })
 		done := func(ref cellstate.ClaimRef, at cellstate.Revision) {
@@ -66,7 +67,10 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 		if refused == 0 && len(plan.Deferred) == 0 {
 			break
 		}
-		if round == rounds/2 {
+		if losing++; refused == 0 {
+			losing = 0
+		}
+		if losing == rounds/2 {
 			// A write that keeps failing on snapshots newer than the answer means that the
 			// snapshot is wrong, not old.
 			m.Resync()
