@@ -216,7 +216,6 @@ func (a *applier) change(c Change) {
 				a.node(NodeName(t.Placement.GetNode()))
 			}
 		}
-		a.touchJobs(c)
 	case KindPlacement:
 		t := a.task(k.Slot)
 		if old := t.Placement; old != nil {
@@ -228,11 +227,9 @@ func (a *applier) change(c Change) {
 			t.Placement = &Placement{Placement: p, Slot: k.Slot, Revision: rev}
 			a.place(t.Placement)
 		}
-		a.touchJobs(c)
 	case KindStatus:
 		t := a.task(k.Slot)
 		t.Status, t.StatusRevision = value[*ohmv1.Status](c), rev
-		a.touchJobs(c)
 	case KindEnded:
 		t := a.task(k.Slot)
 		t.Ended = slices.DeleteFunc(slices.Clone(t.Ended), func(e *Ended) bool { return e.Attempt == k.Attempt })
@@ -240,7 +237,6 @@ func (a *applier) change(c Change) {
 			t.Ended = append(t.Ended, &Ended{Ended: e, Attempt: k.Attempt, Revision: rev})
 			slices.SortFunc(t.Ended, func(x, y *Ended) int { return x.Attempt - y.Attempt })
 		}
-		a.touchJobs(c)
 	case KindWaiting:
 		j := a.job(k.Job)
 		j.Waiting, j.WaitingRevision = value[*ohmv1.Waiting](c), rev
@@ -286,8 +282,6 @@ func (a *applier) change(c Change) {
 		}
 	}
 }
-
-func (a *applier) touchJobs(c Change) { a.next.jobsRevision = max(a.next.jobsRevision, c.Revision) }
 
 func (a *applier) put(table string, row any, gone bool) {
 	var err error

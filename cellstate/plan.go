@@ -96,7 +96,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 		}
 		if txn.Mode == Incremental && len(p.Claims[w]) >= p.most {
 			p.Deferred = append(p.Deferred, t) // what does not go into one write goes into the next plan's
-			break
+			continue
 		}
 		p.claim(&p.Writes[w], txn, c, a.eviction)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})

@@ -133,6 +133,16 @@ func TestMakePlanSkipsAndSettles(t *testing.T) {
 	}
 }
 
+// A write that is full puts off the further claims of its node, and no others.
+func TestMakePlanFillsWrites(t *testing.T) {
+	s := planCell(t).Snapshot()
+	txn := celltest.Txn(s, cellstate.Incremental, claim(s, "a", 0, "n1"), claim(s, "a", 1, "n1"), claim(s, "a", 2, "n2"))
+	p := cellstate.MakePlan(s, time.Now(), 1, []*cellstate.Txn{txn}, all)
+	if len(p.Claims) != 2 || p.Claims[0][0].Claim != 0 || p.Claims[1][0].Claim != 2 || !slices.Equal(p.Deferred, []int{0}) || len(p.Conflicts[0]) != 0 {
+		t.Errorf("claims %v, deferred %v, conflicts %+v", p.Claims, p.Deferred, p.Conflicts)
+	}
+}
+
 // A transaction that does not fit as a whole leaves its room to the next one.
 func TestMakePlanRollsBack(t *testing.T) {
 	cell := planCell(t)

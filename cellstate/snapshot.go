@@ -14,7 +14,6 @@ import (
 type Snapshot struct {
 	revision     Revision
 	roomRevision Revision
-	jobsRevision Revision
 	incarnation  string
 	stamp        uint64    // of the batch that made it
 	nodes        nodeTable // the placement path: persistent tables
@@ -193,9 +192,6 @@ func (s *Snapshot) Revision() Revision { return s.revision }
 // RoomRevision is the last revision at which a task that did not fit before may have
 // come to fit: a placement or hold went, a node came or changed.
 func (s *Snapshot) RoomRevision() Revision { return s.roomRevision }
-
-// JobsRevision is the last revision at which something of a job changed, its tasks included.
-func (s *Snapshot) JobsRevision() Revision { return s.jobsRevision }
 
 // Incarnation of the store: another one after a restore.
 func (s *Snapshot) Incarnation() string { return s.incarnation }

@@ -18,11 +18,11 @@ func Discover(ctx context.Context, conn grpc.ClientConnInterface, cfg Config) (*
 	if err != nil {
 		return nil, fmt.Errorf("%w: asking the server for its store: %w", cellstate.ErrUnreachable, err)
 	}
-	return Open(ctx, cfg.of(info))
+	return Open(ctx, cfg.Discovered(info))
 }
 
-// of fills in what a server says of its store.
-func (c Config) of(info *ohmv1.InfoResponse) Config {
+// Discovered fills in what a server says of its store; what is set already stays.
+func (c Config) Discovered(info *ohmv1.InfoResponse) Config {
 	if c.Cell == "" {
 		c.Cell = info.GetCell()
 	}

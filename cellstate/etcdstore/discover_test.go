@@ -21,7 +21,7 @@ func TestWhatAServerSaysOfItsStore(t *testing.T) {
 		{"what is given stays", Config{Cell: "x", Endpoints: tcp, MaxTxnOps: 500}, &ohmv1.InfoResponse{Cell: "c", Etcd: unix},
 			Config{Cell: "x", Endpoints: tcp, MaxTxnOps: 500}},
 	} {
-		if got := row.given.of(row.said); !reflect.DeepEqual(got, row.want) {
+		if got := row.given.Discovered(row.said); !reflect.DeepEqual(got, row.want) {
 			t.Errorf("%s: got %+v, want %+v", row.name, got, row.want)
 		}
 	}

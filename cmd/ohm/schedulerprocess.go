@@ -68,12 +68,7 @@ func (p *part) discoverStore(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	p.store.Endpoints, p.store.Cell = info.Etcd, info.Cell
-	if p.store.MaxTxnOps == 0 {
-		p.store.MaxTxnOps = int(info.EtcdMaxTxnOps)
-	}
-	if p.store.MaxRequestBytes == 0 {
-		p.store.MaxRequestBytes = int(info.EtcdMaxRequestBytes)
-	}
+	p.store.Cell = "" // the server's, whatever --cell says
+	p.store.Config = p.store.Discovered(info)
 	return nil
 }

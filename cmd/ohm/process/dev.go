@@ -60,7 +60,7 @@ func (d Dev) Run(ctx context.Context) error {
 	}
 	srv := d.Server
 	srv.Embedded, srv.DataDir, srv.Listen, srv.Name = true, filepath.Join(d.DataDir, "store"), d.Listen, "dev"
-	srv.Store, srv.Version, srv.Log = Store{Cell: d.Cell}, d.Version, d.Log
+	srv.Store.Cell, srv.Version, srv.Log = d.Cell, d.Version, d.Log
 	srv.Ready = func(_ context.Context, address string, store Store, m *mirror.Mirror) {
 		cell = up{address, store, m}
 		close(serverUp)

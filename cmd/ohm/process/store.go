@@ -23,16 +23,15 @@ import (
 
 // Store says where a cell's etcd is and how to speak to it.
 type Store struct {
-	Endpoints       []string
-	CA, Cert, Key   string // PEM files; all empty: plain
-	Cell            string
-	MaxTxnOps       int // the server's limits; 0: etcd's defaults
-	MaxRequestBytes int
+	etcdstore.Config
+	CA, Cert, Key string // PEM files; all empty: plain
 }
 
 // embeddedStore is the store of an etcd that runs with our own limits.
 func embeddedStore(endpoint, cell string) Store {
-	return Store{Endpoints: []string{endpoint}, Cell: cell, MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}
+	return Store{Config: etcdstore.Config{
+		Endpoints: []string{endpoint}, Cell: cell, MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes,
+	}}
 }
 
 func (s Store) tls() (*tls.Config, error) {
@@ -49,15 +48,13 @@ func (s Store) tls() (*tls.Config, error) {
 // open connects under a sender's name, trying again for as long as ctx allows: the
 // parts of a cell may come up in any order.
 func (s Store) open(ctx context.Context, sender string, log *zap.Logger) (*etcdstore.Store, error) {
-	conf, err := s.tls()
-	if err != nil {
+	var err error
+	if s.TLS, err = s.tls(); err != nil {
 		return nil, err
 	}
+	s.Sender, s.Log = sender, log
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		store, err := etcdstore.Open(ctx, etcdstore.Config{
-			Endpoints: s.Endpoints, TLS: conf, Cell: s.Cell, Sender: sender,
-			MaxTxnOps: s.MaxTxnOps, MaxRequestBytes: s.MaxRequestBytes, Log: log,
-		})
+		store, err := etcdstore.Open(ctx, s.Config)
 		if err == nil || !unreachable(err) {
 			return store, err
 		}

@@ -11,8 +11,7 @@ import (
 // cell is the running processes.
 type cell struct {
 	child.Set
-	address  string
-	endpoint string // of its etcd
+	address string
 }
 
 // startCell starts a server with an etcd of its own in dir, the hollow nodes of a file
@@ -26,9 +25,6 @@ func startCell(program, dir, nodes string, n int, log io.Writer) (_ *cell, err e
 	}()
 	server, err := c.Start("server", "server", "--log-level", "error", "--embedded-etcd", "--data-dir", dir, "--address", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
-	}
-	if c.endpoint, err = server.Word("etcd"); err != nil {
 		return nil, err
 	}
 	if c.address, err = server.Word("ready"); err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/etcdstore"
-	"github.com/ohmcell/ohm/cellstate/etcdstore/embedded"
 	"github.com/ohmcell/ohm/cellstate/mirror"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -65,18 +64,16 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	defer cell.End()
-	store, err := etcdstore.Open(ctx, etcdstore.Config{
-		Endpoints: []string{cell.endpoint}, Sender: "replay", MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes,
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close()
 	conn, err := grpc.NewClient(cell.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	store, err := etcdstore.Discover(ctx, conn, etcdstore.Config{Sender: "replay"})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
 
 	p := &player{Config: c, cell: cell, jobs: record.jobs, client: ohmv1.NewJobsClient(conn), mirror: mirror.New(store, zap.NewNop())}
 	var report *Report
