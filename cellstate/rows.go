@@ -34,7 +34,6 @@ func newNodeTable(rows []*Node, stamp uint64) nodeTable {
 	t := nodeTable{stamp: stamp, nodes: &nodeNumbers{make(map[NodeName]int, len(rows))}}
 	for i, n := range rows {
 		t.nodes.of[n.Name] = i
-		n.number = i
 		if i%nodesPerPage == 0 {
 			t.pages = append(t.pages, &nodePage{stamp: stamp})
 		}
@@ -55,7 +54,7 @@ func (t *nodeTable) set(n *Node, stamp uint64) {
 	if t.stamp != stamp {
 		t.stamp, t.pages = stamp, slices.Clone(t.pages)
 	}
-	i := n.number
+	i := t.nodes.of[n.Name]
 	page := t.pages[i/nodesPerPage]
 	if page.stamp != stamp {
 		copied := *page

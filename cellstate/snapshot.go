@@ -53,7 +53,6 @@ type Node struct {
 	used      *Usage
 	evictions int // placements that evict or are evicted
 	stamp     uint64
-	number    int // in the table
 	// While a batch is at work: Placements and used are the batch's own; used is to be
 	// worked out anew.
 	placing, recharge bool
