@@ -89,14 +89,15 @@ func (a *applier) node(name NodeName) *Node {
 		a.at = n
 		return n
 	}
-	fresh := &Node{Name: name, used: &Usage{}}
+	fresh := &Node{Name: name}
 	if n == nil {
+		fresh.NodeRecords = &NodeRecords{}
 		a.added[name] = fresh
 	} else {
 		*fresh = *n
 		a.next.nodes.set(fresh, a.stamp)
 	}
-	fresh.stamp, fresh.placing, fresh.recharge = a.stamp, false, false
+	fresh.stamp, fresh.recharge = a.stamp, false
 	a.at = fresh
 	a.nodes = append(a.nodes, fresh)
 	return fresh
@@ -151,40 +152,35 @@ func (a *applier) task(slot Slot) *Task {
 	return j.Tasks[i]
 }
 
+// records are the node's own records, for one of them to be replaced.
+func (a *applier) records(name NodeName) *NodeRecords {
+	n := a.node(name)
+	copied := *n.NodeRecords
+	n.NodeRecords = &copied
+	return n.NodeRecords
+}
+
 // place puts p on its node.
 func (a *applier) place(p *Placement) {
-	n := a.placing(p)
-	i, _ := slices.BinarySearchFunc(n.Placements, &p.Slot, func(p *Placement, s *Slot) int { return p.Slot.compare(s) })
-	n.Placements = slices.Insert(n.Placements, i, p)
+	n := a.node(NodeName(p.GetNode()))
+	n.placed = n.placed.with(p, false)
+	n.count++
 	n.charge(p, 1)
 }
 
 // displace takes p off its node.
 func (a *applier) displace(p *Placement) {
-	n := a.placing(p)
-	if i := slices.Index(n.Placements, p); i >= 0 { // a walk over pointers beats a search by names
-		n.Placements = slices.Delete(n.Placements, i, i+1)
-		n.charge(p, -1)
-	}
-}
-
-// placing is the row of p's node, with placements and a charge of the batch's own.
-func (a *applier) placing(p *Placement) *Node {
 	n := a.node(NodeName(p.GetNode()))
-	if !n.placing {
-		n.placing = true
-		n.Placements = append(make([]*Placement, 0, len(n.Placements)+4), n.Placements...)
-		copied := *n.used
-		n.used = &copied // its maps are shared still: what concerns them is charged anew
-	}
-	return n
+	n.placed = n.placed.with(p, true)
+	n.count--
+	n.charge(p, -1)
 }
 
 // charge adds a placement to what the node is charged with, or takes it off.
 func (n *Node) charge(p *Placement, times int64) {
 	evicts := p.GetEvictedBy() != "" || len(p.GetVictims()) > 0
 	if evicts {
-		n.evictions += int(times)
+		n.evictions += int32(times)
 	}
 	if evicts || n.evictions > 0 || len(p.GetGpus())+len(p.GetPorts()) > 0 {
 		n.recharge = true
@@ -241,19 +237,19 @@ func (a *applier) change(c Change) {
 		j := a.job(k.Job)
 		j.Waiting, j.WaitingRevision = value[*ohmv1.Waiting](c), rev
 	case KindNode:
-		n := a.node(k.Node)
+		n := a.records(k.Node)
 		n.Facts, n.FactsRevision = value[*ohmv1.Node](c), rev
 		room()
 	case KindIntent:
-		n := a.node(k.Node)
+		n := a.records(k.Node)
 		n.Intent, n.IntentRevision = value[*ohmv1.Intent](c), rev
 		room()
 	case KindAlive:
-		n := a.node(k.Node)
+		n := a.records(k.Node)
 		n.Alive, n.AliveRevision = value[*ohmv1.Alive](c), rev
 		room()
 	case KindHold:
-		n := a.node(k.Node)
+		n := a.records(k.Node)
 		n.Holds = slices.DeleteFunc(slices.Clone(n.Holds), func(h *Hold) bool { return h.GetTxn() == k.ID })
 		if h := value[*ohmv1.Hold](c); h != nil {
 			n.Holds = append(n.Holds, &Hold{Hold: h, Revision: rev})
@@ -301,7 +297,7 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 	gone := false
 	for _, n := range a.nodes {
 		if n.recharge {
-			n.used = charge(n.Placements)
+			n.used = *charge(n.placed.all())
 		}
 		gone = gone || n.empty()
 	}

@@ -99,11 +99,16 @@ func (s *Slot) compare(o *Slot) int {
 	if c := strings.Compare(s.Namespace, o.Namespace); c != 0 {
 		return c
 	}
+	return s.compareWithin(o)
+}
+
+// compareWithin orders the slots of one job.
+func (s *Slot) compareWithin(o *Slot) int {
 	if c := cmp.Compare(s.Version, o.Version); c != 0 {
 		return c
 	}
-	if c := strings.Compare(s.Group, o.Group); c != 0 {
-		return c
+	if s.Group != o.Group {
+		return strings.Compare(s.Group, o.Group)
 	}
 	return cmp.Compare(s.Index, o.Index)
 }

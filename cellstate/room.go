@@ -15,11 +15,11 @@ import (
 // on top of it the claims accepted so far. What it points to is replaced, never written
 // to, so that a copy of the struct is a state to go back to.
 type room struct {
-	node       *Node
-	placements []*Placement // the node's, after the evictions accepted so far
-	claims     []claimed    // accepted
-	used       *Usage       // charge of both
-	evictions  bool         // among them: the charge is more than a sum
+	node      *Node
+	after     *eviction // the last one accepted; nil: none
+	claims    []claimed // accepted
+	used      *Usage    // charge of both
+	evictions bool      // among them: the charge is more than a sum
 }
 
 // claimed is an accepted claim.
@@ -29,7 +29,15 @@ type claimed struct {
 }
 
 func newRoom(n *Node) *room {
-	return &room{node: n, placements: n.Placements, used: n.Used(), evictions: n.evictions > 0}
+	return &room{node: n, used: n.Used(), evictions: n.evictions > 0}
+}
+
+// placements are the node's after an eviction; nil is none. Most claims need no list.
+func (r *room) placements(after *eviction) []*Placement {
+	if after != nil {
+		return after.placements
+	}
+	return r.node.Placements()
 }
 
 // with are the placements and the accepted claims, these with revision 0, and after them
@@ -59,7 +67,7 @@ func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*evicti
 	if len(c.Victims) == 0 {
 		return nil, nil
 	}
-	e := &eviction{placements: slices.Clone(r.placements)}
+	e := &eviction{placements: slices.Clone(r.placements(r.after))}
 	for _, victim := range c.Victims {
 		slot := SlotOf(victim.GetSlot())
 		at := slices.IndexFunc(e.placements, func(p *Placement) bool {
@@ -110,23 +118,23 @@ func (p *Placement) evictedBy(by TxnID) *Placement {
 
 // take charges the node with the claim, if it fits: L1.
 func (r *room) take(txn *Txn, c *Claim, e *eviction) *Conflict {
-	placements, this := r.placements, claimed{txn, c}
+	this, last := claimed{txn, c}, r.after
 	if e != nil {
-		placements = e.placements
+		last = e
 	}
 	evictions := r.evictions || e != nil
 	var after *Usage
 	if evictions {
-		after = charge(r.with(placements, this))
+		after = charge(r.with(r.placements(last), this))
 	} else {
 		after = r.used.plus(c)
 	}
 	if short := shortage(r.node, r.used, after, c); short != nil {
-		r.blame(txn, c, placements, short)
+		r.blame(txn, c, r.placements(last), short)
 		return short
 	}
 	if held := r.held(txn, c); held != nil {
-		before, with := charge(r.with(r.placements)), charge(r.with(placements, this))
+		before, with := charge(r.with(r.placements(r.after))), charge(r.with(r.placements(last), this))
 		for _, h := range held {
 			before.add(h.GetResources(), h.GetGpus())
 			with.add(h.GetResources(), h.GetGpus())
@@ -136,7 +144,7 @@ func (r *room) take(txn *Txn, c *Claim, e *eviction) *Conflict {
 			return short
 		}
 	}
-	r.placements, r.claims, r.used, r.evictions = placements, append(r.claims, this), after, evictions
+	r.after, r.claims, r.used, r.evictions = last, append(r.claims, this), after, evictions
 	return nil
 }
 

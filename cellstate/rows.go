@@ -11,7 +11,7 @@ import (
 // what its batch touched and two snapshots share all the rest. Pages and rows carry the
 // number of the batch that made them (stamp); the batch at work may write to its own.
 
-const nodesPerPage = 16
+const nodesPerPage = 8
 
 // nodeTable holds the rows of nodes by number, in the order of their names. Nodes
 // rarely come and go: then it is built anew.

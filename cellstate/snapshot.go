@@ -39,32 +39,48 @@ type Hold struct {
 
 // Node is the row of one node: everything that a placement on it depends on.
 type Node struct {
-	Name           NodeName
+	Name         NodeName
+	*NodeRecords          // never nil in a snapshot
+	Fence        Revision // what is known of the node's fence
+
+	placed    *placed
+	count     int32 // placements
+	evictions int32 // of them, those that evict or are evicted
+	used      Usage
+	stamp     uint64
+	recharge  bool // while a batch is at work: used is to be worked out anew
+}
+
+// NodeRecords are a node's own records, which change rarely: the rows of a node share
+// them until they do.
+type NodeRecords struct {
 	Facts          *ohmv1.Node // nil: the agent has never been seen
 	FactsRevision  Revision
 	Intent         *ohmv1.Intent // nil: no wishes
 	IntentRevision Revision
 	Alive          *ohmv1.Alive // nil: no session now
 	AliveRevision  Revision
-	Fence          Revision     // what is known of the node's fence
-	Placements     []*Placement // by slot
-	Holds          []*Hold      // by transaction
-
-	used      *Usage
-	evictions int // placements that evict or are evicted
-	stamp     uint64
-	// While a batch is at work: Placements and used are the batch's own; used is to be
-	// worked out anew.
-	placing, recharge bool
+	Holds          []*Hold // by transaction
 }
 
+// Placements are the live placements on the node, by slot. It makes a list and sorts it:
+// not for a hot path.
+func (n *Node) Placements() []*Placement {
+	list := slices.Clone(n.placed.all())
+	slices.SortFunc(list, func(a, b *Placement) int { return a.Slot.compare(&b.Slot) })
+	return list
+}
+
+// Count is the number of placements on the node.
+func (n *Node) Count() int { return int(n.count) }
+
 // Used is what the node is charged with (L5), holds left out. Read only.
-func (n *Node) Used() *Usage { return n.used }
+func (n *Node) Used() *Usage { return &n.used }
 
 // empty says that nothing is known of the node. A fence is never deleted, so a node that
 // goes keeps a row that knows it.
 func (n *Node) empty() bool {
-	return n.Facts == nil && n.Intent == nil && n.Alive == nil && n.Fence == 0 && len(n.Placements)+len(n.Holds) == 0
+	return n.Facts == nil && n.Intent == nil && n.Alive == nil && n.Fence == 0 && n.count == 0 && len(n.Holds) == 0
 }
 
 // Label is the value of a label or, where there is no such label, of an attribute.
@@ -130,14 +146,15 @@ func (j *Job) Task(s Slot) *Task {
 	if j == nil {
 		return nil
 	}
-	if i, ok := j.find(s); ok {
+	if i, ok := j.find(s); ok && j.Name == s.JobName() {
 		return j.Tasks[i]
 	}
 	return nil
 }
 
+// find is where the slot, one of the job's, stands among its tasks, or would.
 func (j *Job) find(s Slot) (int, bool) {
-	return slices.BinarySearchFunc(j.Tasks, &s, func(t *Task, s *Slot) int { return t.Slot.compare(s) })
+	return slices.BinarySearchFunc(j.Tasks, &s, func(t *Task, s *Slot) int { return t.Slot.compareWithin(s) })
 }
 
 // Group is the job's group of that name; nil if there is none.

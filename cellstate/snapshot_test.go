@@ -41,7 +41,7 @@ func TestApplyLeavesTheSnapshotAlone(t *testing.T) {
 	cell.Place("a", 0, "n1")
 	before := cell.Snapshot()
 	node, job := before.Node("n1"), before.Job(celltest.Name("a"))
-	tasks, placements, used := slices.Clone(job.Tasks), slices.Clone(node.Placements), node.Used().CPUMilli
+	tasks, placements, used := slices.Clone(job.Tasks), slices.Clone(node.Placements()), node.Used().CPUMilli
 
 	cell.Place("a", 1, "n1")
 	cell.Release(slot(before, "a", 0), task.Failed)
@@ -51,10 +51,10 @@ func TestApplyLeavesTheSnapshotAlone(t *testing.T) {
 	if before.Node("n1") != node || before.Job(celltest.Name("a")) != job {
 		t.Error("the old snapshot has other rows")
 	}
-	if !slices.Equal(job.Tasks, tasks) || !slices.Equal(node.Placements, placements) || node.Used().CPUMilli != used || node.Intent != nil || job.Tasks[0].Placement == nil {
+	if !slices.Equal(job.Tasks, tasks) || !slices.Equal(node.Placements(), placements) || node.Used().CPUMilli != used || node.Intent != nil || job.Tasks[0].Placement == nil {
 		t.Error("the old rows were written to")
 	}
-	if n := after.Node("n1"); len(n.Placements) != 1 || !n.Intent.GetDrain() || n.Placements[0].Slot.Index != 1 {
+	if n := after.Node("n1"); len(n.Placements()) != 1 || !n.Intent.GetDrain() || n.Placements()[0].Slot.Index != 1 {
 		t.Errorf("the new row is %v", n)
 	}
 	if j := after.Job(celltest.Name("a")); len(j.Tasks[0].Ended) != 1 || j.Task(slot(after, "a", 0)).Attempts() != 1 {

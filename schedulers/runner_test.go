@@ -145,7 +145,7 @@ func TestInstancesShareTheJobs(t *testing.T) {
 			cell.Submit(celltest.Job{Name: fmt.Sprintf("j%d", i), CPU: 100})
 		}
 		all := func(n int) func(s *cellstate.Snapshot) bool {
-			return func(s *cellstate.Snapshot) bool { return len(s.Node("n1").Placements) == n }
+			return func(s *cellstate.Snapshot) bool { return len(s.Node("n1").Placements()) == n }
 		}
 		cell.Until("all are placed", all(40))
 		synctest.Wait() // until the last rounds have landed

@@ -40,7 +40,7 @@ type Auditor struct {
 func New(oldest *cellstate.Snapshot) *Auditor {
 	a := &Auditor{state: oldest, from: oldest.Revision(), txns: map[string]bool{}}
 	for n := range oldest.Nodes() {
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			a.txns[p.GetTxn()] = true
 			a.placements++
 		}

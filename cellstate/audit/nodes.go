@@ -74,7 +74,7 @@ func (r *revision) capacity() {
 // owners checks that nobody else has the ports of a new placement, those that give way aside.
 func (r *revision) owners(n *cellstate.Node, p *cellstate.Placement) {
 	for _, port := range p.GetPorts() {
-		for _, o := range n.Placements {
+		for _, o := range n.Placements() {
 			// Of two that come together the second is the violation.
 			both := o.Revision == p.Revision && o.Slot.Compare(p.Slot) > 0
 			if o.Slot != p.Slot && o.GetEvictedBy() == "" && !both && owns(o, port.GetNumber()) {
@@ -135,7 +135,7 @@ func (r *revision) fences() {
 // shrunk before, so an amount counts only if it was added to after the node last changed.
 func (a *Auditor) standing(n *cellstate.Node) {
 	at := a.state.Revision()
-	for _, p := range n.Placements {
+	for _, p := range n.Placements() {
 		key := p.Slot.PlacementKey()
 		if cellstate.SlotOf(p.GetSlot()) != p.Slot {
 			a.violated(at, L2, key, "the record is of slot %s", cellstate.SlotOf(p.GetSlot()))
@@ -150,7 +150,7 @@ func (a *Auditor) standing(n *cellstate.Node) {
 			a.violated(at, L1, key, "%s", bad)
 		}
 		for _, port := range p.GetPorts() {
-			for _, o := range n.Placements {
+			for _, o := range n.Placements() {
 				if o.Slot.Compare(p.Slot) < 0 && o.GetEvictedBy() == "" && p.GetEvictedBy() == "" && owns(o, port.GetNumber()) {
 					a.violated(at, L1, key, "port %d of node %s belongs to %s", port.GetNumber(), n.Name, o.Slot)
 				}
@@ -161,8 +161,8 @@ func (a *Auditor) standing(n *cellstate.Node) {
 		if d.after <= d.capacity || n.Facts == nil {
 			continue
 		}
-		if i := slices.IndexFunc(n.Placements, func(p *cellstate.Placement) bool { return adds(p, d.name) && p.Revision > n.FactsRevision }); i >= 0 {
-			a.violated(at, L1, n.Placements[i].Slot.PlacementKey(), "node %s has %s of %s, charged with %s", n.Name, d.text(d.capacity), d.name, d.text(d.after))
+		if i := slices.IndexFunc(n.Placements(), func(p *cellstate.Placement) bool { return adds(p, d.name) && p.Revision > n.FactsRevision }); i >= 0 {
+			a.violated(at, L1, n.Placements()[i].Slot.PlacementKey(), "node %s has %s of %s, charged with %s", n.Name, d.text(d.capacity), d.name, d.text(d.after))
 		}
 	}
 }

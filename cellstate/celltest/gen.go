@@ -70,7 +70,7 @@ func claims(s *cellstate.Snapshot, jobs []*cellstate.Job) *rapid.Generator[cells
 			count = int(g.GetCount())
 		}
 		c := Claim(s, Slot(s, job.Name, "main", rapid.IntRange(0, count-1).Draw(t, "index")), n.Name)
-		lower := slices.DeleteFunc(slices.Clone(n.Placements), func(p *cellstate.Placement) bool { return int(p.GetPrecedence()) >= c.Precedence })
+		lower := slices.DeleteFunc(slices.Clone(n.Placements()), func(p *cellstate.Placement) bool { return int(p.GetPrecedence()) >= c.Precedence })
 		if len(lower) > 0 && rapid.Bool().Draw(t, "evict") {
 			n := rapid.IntRange(1, min(2, len(lower))).Draw(t, "victims")
 			for _, p := range rapid.Permutation(lower).Draw(t, "lower")[:n] {
@@ -102,7 +102,7 @@ func wrong(t *rapid.T, s *cellstate.Snapshot, c *cellstate.Claim) {
 		c.Slot.Index += 4
 	case 3: // a victim that may have the same precedence, or be elsewhere
 		for n := range s.Nodes() {
-			for _, p := range n.Placements {
+			for _, p := range n.Placements() {
 				c.Victims = []*ohmv1.Victim{Victim(p)}
 				return
 			}

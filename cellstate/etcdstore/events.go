@@ -92,20 +92,26 @@ func change(prefix string, kv keyValue, deleted bool) (cellstate.Change, error) 
 	if deleted {
 		return c, nil
 	}
-	value := c.Key.Parse().Kind.NewValue()
-	if value == nil {
-		return c, nil
-	}
 	var err error
-	if fast, ok := value.(interface{ UnmarshalVTUnsafe([]byte) error }); ok {
-		// The message's strings point into its own copy of the record: one allocation for all.
-		err = fast.UnmarshalVTUnsafe(bytes.Clone(kv.value))
-	} else {
-		err = proto.Unmarshal(kv.value, value)
-	}
-	if err != nil {
+	if c.Value, err = parseRecord(c.Key.Parse().Kind, kv.value); err != nil {
+		c.Value = nil
 		return c, fmt.Errorf("record %s at revision %d cannot be read: %w", c.Key, kv.mod, err)
 	}
-	c.Value = value
 	return c, nil
+}
+
+// parseRecord decodes the value of a key of some kind; nil if this release knows none.
+func parseRecord(kind cellstate.Kind, raw []byte) (proto.Message, error) {
+	if kind == cellstate.KindPlacement {
+		return parsePlacement(raw)
+	}
+	value := kind.NewValue()
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case interface{ UnmarshalVTUnsafe([]byte) error }:
+		// The message's strings point into its own copy of the record: one allocation for all.
+		return value, v.UnmarshalVTUnsafe(bytes.Clone(raw))
+	}
+	return value, proto.Unmarshal(raw, value)
 }

@@ -63,10 +63,10 @@ func (l *liveness) judge(s *cellstate.Snapshot, now time.Time) (lost []*cellstat
 			away = absence{since: now, seen: l.looked}
 		}
 		unseen[n.Name] = away
-		if len(n.Placements) > 0 {
+		if n.Count() > 0 {
 			gone = append(gone, n)
 		}
-		if len(n.Placements) > 0 || away.seen && now.Sub(away.since) < l.limits.BrakeWindow {
+		if n.Count() > 0 || away.seen && now.Sub(away.since) < l.limits.BrakeWindow {
 			total++
 			counted++
 		}
@@ -106,7 +106,7 @@ func later(a, b time.Time) time.Time {
 // session of the node even then.
 func lostWrites(s *cellstate.Snapshot, n *cellstate.Node, now time.Time) []cellstate.Write {
 	var writes []cellstate.Write
-	for _, p := range n.Placements {
+	for _, p := range n.Placements() {
 		t := s.Job(p.Slot.JobName()).Task(p.Slot)
 		status := &ohmv1.Status{}
 		if t.Status != nil {
@@ -133,7 +133,7 @@ func (k *Keeper) lose(ctx context.Context, lead cellstate.Guard, l *liveness, s 
 		k.log.Info("the nodes are back, or few enough are unseen")
 	}
 	for _, n := range lost {
-		k.log.Warn("node lost, its tasks are released", zap.String("node", string(n.Name)), zap.Int("tasks", len(n.Placements)))
+		k.log.Warn("node lost, its tasks are released", zap.String("node", string(n.Name)), zap.Int("tasks", n.Count()))
 		if _, err := k.commit(ctx, lead, lostWrites(s, n, now)); err != nil {
 			return err
 		}

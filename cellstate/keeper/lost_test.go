@@ -26,7 +26,7 @@ func TestLosesNodes(t *testing.T) {
 			t.Fatalf("%d tasks lost after 41 s, want n0's", n)
 		}
 		s := h.Snapshot()
-		if len(s.Node("n0").Placements) != 0 || len(s.Node("n1").Placements) != 1 {
+		if len(s.Node("n0").Placements()) != 0 || len(s.Node("n1").Placements()) != 1 {
 			t.Fatal("another node's tasks were released")
 		}
 	})

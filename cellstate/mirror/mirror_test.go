@@ -239,7 +239,7 @@ func TestCommitWaitsForTheTransactionsSnapshot(t *testing.T) {
 	if err := <-committed; err != nil {
 		t.Error(err)
 	}
-	if s := wait(t, m, txn.Snapshot+1); len(s.Node("n1").Placements) != 1 {
+	if s := wait(t, m, txn.Snapshot+1); len(s.Node("n1").Placements()) != 1 {
 		t.Errorf("node %v", s.Node("n1"))
 	}
 	cancel()

@@ -25,9 +25,9 @@ type assigned struct {
 // placements, by slot; and the gangs among their jobs, whose other members matter, too.
 // known are those made before.
 func assignments(s *cellstate.Snapshot, n *cellstate.Node, cell string, known map[string]assigned) ([]assigned, map[cellstate.JobName]*cellstate.Job) {
-	out := make([]assigned, 0, len(n.Placements))
+	out := make([]assigned, 0, n.Count())
 	var gangs map[cellstate.JobName]*cellstate.Job
-	for _, p := range n.Placements {
+	for _, p := range n.Placements() {
 		j := s.Job(p.Slot.JobName())
 		if j.Record.GetSpec().GetGang() != nil {
 			if gangs == nil {

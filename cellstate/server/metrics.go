@@ -127,7 +127,7 @@ func count(s *cellstate.Snapshot, now time.Time) totals {
 	}
 	for n := range s.Nodes() {
 		t.nodes[nodeState(n)]++
-		t.placements += len(n.Placements)
+		t.placements += n.Count()
 	}
 	for c := range s.Conflicts("") {
 		t.conflicts[lost{c.GetScheduler(), c.GetReason()}]++

@@ -32,7 +32,7 @@ func nodeState(n *cellstate.Node) string {
 	switch {
 	case n.Alive == nil:
 		return nodeLost
-	case n.Intent.GetDrain() && len(n.Placements) > 0:
+	case n.Intent.GetDrain() && n.Count() > 0:
 		return nodeDraining
 	case n.Intent.GetDrain():
 		return nodeDrained
@@ -123,7 +123,7 @@ func nodeView(n *cellstate.Node) *ohmv1.NodeView {
 	v := &ohmv1.NodeView{
 		Node: string(n.Name), State: nodeState(n), Capacity: n.Facts.GetCapacity(),
 		Used:  &ohmv1.Resources{CpuMilli: used.CPUMilli, MemoryBytes: used.MemoryBytes, DiskBytes: used.DiskBytes},
-		Tasks: int32(len(n.Placements)), Labels: n.Intent.GetLabels(), Attributes: n.Facts.GetAttributes(),
+		Tasks: int32(n.Count()), Labels: n.Intent.GetLabels(), Attributes: n.Facts.GetAttributes(),
 		Driver: n.Facts.GetDriver(), Capabilities: n.Facts.GetCapabilities(), AgentVersion: n.Facts.GetAgentVersion(),
 		Server: n.Alive.GetServer(), Since: n.Alive.GetSince(), OverCommitted: overCommitted(n),
 	}

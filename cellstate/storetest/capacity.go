@@ -125,8 +125,8 @@ func fillExactly(c *cell) {
 		}
 	})
 	s := c.Snapshot()
-	if n := s.Node("n1"); len(n.Placements) != 10 || n.Used().CPUMilli != 10_000 {
-		c.Errorf("%d placements use %d milli of 10000", len(n.Placements), n.Used().CPUMilli)
+	if n := s.Node("n1"); n.Count() != 10 || n.Used().CPUMilli != 10_000 {
+		c.Errorf("%d placements use %d milli of 10000", n.Count(), n.Used().CPUMilli)
 	}
 	c.replay(c.present(), func(s *cellstate.Snapshot) {
 		if n := s.Node("n1"); n != nil && n.Used().CPUMilli > 10_000 {

@@ -16,8 +16,8 @@ func evictionLaws() []law {
 			victim := evictable(c)
 			r := c.evict("mid", victim)
 			now := c.Snapshot().Node("n1")
-			if len(now.Placements) != 2 || c.live(victim.Slot).GetEvictedBy() != string(r.Txn.ID) {
-				c.Errorf("the node has %v", now.Placements)
+			if len(now.Placements()) != 2 || c.live(victim.Slot).GetEvictedBy() != string(r.Txn.ID) {
+				c.Errorf("the node has %v", now.Placements())
 			}
 			if used := now.Used().CPUMilli; used != 3000 {
 				c.Errorf("charged %d milli, want the larger of both, 3000", used)
@@ -25,7 +25,7 @@ func evictionLaws() []law {
 			c.replay(r.Revision, func(s *cellstate.Snapshot) {
 				marked, placed := 0, 0
 				if n := s.Node("n1"); n != nil {
-					for _, p := range n.Placements {
+					for _, p := range n.Placements() {
 						if p.GetEvictedBy() == string(r.Txn.ID) {
 							marked++
 						}

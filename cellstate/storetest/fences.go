@@ -47,15 +47,15 @@ func fenceLaws() []law {
 			s.link.loses(func(ch cellstate.Change) bool { return ch.Key.Parse().Kind == cellstate.KindPlacement })
 			c.Place("a", 0, "n1")
 			c.sync(s)
-			if n := s.Snapshot().Node("n1"); len(n.Placements) > 0 || s.Loads() != 1 {
-				c.Fatalf("the event was not lost: %v", n.Placements)
+			if n := s.Snapshot().Node("n1"); n.Count() > 0 || s.Loads() != 1 {
+				c.Fatalf("the event was not lost: %v", n.Placements())
 			}
 			s.link.loses(nil)
 			c.Place("a", 1, "n1")
 			c.eventually("the mirror has loaded again", func() bool { return s.Loads() == 2 })
 			c.sameFences(s)
-			if n := s.Snapshot().Node("n1"); len(n.Placements) != 2 {
-				c.Errorf("the mirror shows %v", n.Placements)
+			if n := s.Snapshot().Node("n1"); n.Count() != 2 {
+				c.Errorf("the mirror shows %v", n.Placements())
 			}
 		}},
 		{"fences/an event of which a part was lost is noticed at once", func(c *cell) {
@@ -77,8 +77,8 @@ func fenceLaws() []law {
 			if len(r.Committed) > 0 {
 				c.Errorf("committed %v", r)
 			}
-			if n := c.Snapshot().Node("n1"); len(n.Placements) != 1 {
-				c.Errorf("the node has %v", n.Placements)
+			if n := c.Snapshot().Node("n1"); n.Count() != 1 {
+				c.Errorf("the node has %v", n.Placements())
 			}
 			c.refusedOnce(s)
 			c.eventually("the mirror has loaded again", func() bool { return s.Loads() > 1 })

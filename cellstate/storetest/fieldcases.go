@@ -144,7 +144,7 @@ func case16(c *cell) {
 	}
 	placed := 0
 	for n := range c.Snapshot().Nodes() {
-		placed += len(n.Placements)
+		placed += n.Count()
 		if n.Alive == nil {
 			c.Errorf("node %s never beat", n.Name)
 		}
@@ -172,7 +172,7 @@ func heartbeats(s *cellstate.Snapshot, round int, name func(int) cellstate.NodeN
 	for i := range nodes {
 		n := s.Node(name(i))
 		add(cellstate.Record{Key: cellstate.AliveKey(n.Name), Read: n.AliveRevision, Value: &ohmv1.Alive{Node: string(n.Name), Session: fmt.Sprint(round)}})
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			if t := s.Job(p.Slot.JobName()).Task(p.Slot); t.Status == nil {
 				add(cellstate.Record{Key: p.Slot.StatusKey(), Value: celltest.StatusOf(p, task.Running)})
 			}

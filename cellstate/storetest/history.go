@@ -61,7 +61,7 @@ func historyLaws() []law {
 			}
 			for n := range stored.Nodes() {
 				got := replayed.Node(n.Name)
-				if got == nil || got.Fence != n.Fence || len(got.Placements) != len(n.Placements) || got.Used().CPUMilli != n.Used().CPUMilli {
+				if got == nil || got.Fence != n.Fence || got.Count() != n.Count() || got.Used().CPUMilli != n.Used().CPUMilli {
 					c.Errorf("node %s: replayed %v, stored %v", n.Name, got, n)
 				}
 			}
@@ -102,7 +102,7 @@ func historyLaws() []law {
 			c.Job(celltest.Job{Name: "a", Count: 40, CPU: 1})
 			for range 10 {
 				now := c.Snapshot()
-				next := len(now.Node("n1").Placements)
+				next := now.Node("n1").Count()
 				var claims []cellstate.Claim
 				for i := range 4 {
 					claims = append(claims, claim(now, "a", next+i, "n1"))

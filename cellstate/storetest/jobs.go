@@ -32,8 +32,8 @@ func jobLaws() []law {
 			r, s := c.late(one("a", 0, "n1"), func() { l.meanwhile(c) })
 			c.refusedOnce(s)
 			c.lost(r, l.reason)
-			if n := c.Snapshot().Node("n1"); len(n.Placements) > 0 {
-				c.Errorf("%v was placed", n.Placements)
+			if n := c.Snapshot().Node("n1"); n.Count() > 0 {
+				c.Errorf("%v was placed", n.Placements())
 			}
 		}})
 	}

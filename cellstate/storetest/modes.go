@@ -35,7 +35,7 @@ func modeLaws() []law {
 				claims = append(claims, claim(now, "a", i, "n1"))
 			}
 			c.committed(c.commit(s, celltest.Txn(now, cellstate.Incremental, claims...)))
-			if n := len(c.Snapshot().Node("n1").Placements); n != 150 {
+			if n := len(c.Snapshot().Node("n1").Placements()); n != 150 {
 				c.Errorf("%d placements of 150", n)
 			}
 		}},
@@ -115,7 +115,7 @@ func (c *cell) whole(upTo cellstate.Revision, txns ...*cellstate.Txn) {
 		for _, txn := range txns {
 			placed := 0
 			for n := range s.Nodes() {
-				for _, p := range n.Placements {
+				for _, p := range n.Placements() {
 					if p.TxnID() == txn.ID {
 						placed++
 					}

@@ -29,7 +29,7 @@ func historianLaws() []law {
 				break
 			}
 		}
-		if n := got.Node("n1"); n.Fence != c.Snapshot().Node("n1").Fence || len(n.Placements) != 1 {
+		if n := got.Node("n1"); n.Fence != c.Snapshot().Node("n1").Fence || n.Count() != 1 {
 			c.Errorf("replayed %v", n)
 		}
 	}}}

@@ -252,7 +252,7 @@ func (w *world) finish() {
 		}
 		for n := range stored.Nodes() {
 			got := v.snapshot.Node(n.Name)
-			same := slices.EqualFunc(got.Placements, n.Placements, func(a, b *cellstate.Placement) bool {
+			same := slices.EqualFunc(got.Placements(), n.Placements(), func(a, b *cellstate.Placement) bool {
 				return a.Revision == b.Revision && proto.Equal(a.Placement, b.Placement)
 			})
 			if !v.missed && (got.Fence != n.Fence || !same) {

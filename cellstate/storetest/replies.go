@@ -67,8 +67,8 @@ func replyLaws() []law {
 			c.refuses(plan.Writes[0])
 			c.Release(slot(now, "a", 0), task.Failed)
 			c.refuses(plan.Writes[0])
-			if n := c.Snapshot().Node("n1"); len(n.Placements) != 0 {
-				c.Errorf("placed again: %v", n.Placements)
+			if n := c.Snapshot().Node("n1"); n.Count() != 0 {
+				c.Errorf("placed again: %v", n.Placements())
 			}
 		}},
 	}

@@ -12,7 +12,7 @@ type Candidate struct {
 	FreeCPU, FreeMemory, FreeDisk int64 // milli, bytes, bytes
 	GPUs                          []GPU // in the order of the node's facts
 	Holds                         []Hold
-	claims                        int // of this round
+	live, claims                  int // placements, and claims of this round
 
 	// broken is what the scorer found broken of the GPUs in an epoch of the demand;
 	// epoch 0: not asked since they changed.
@@ -39,7 +39,7 @@ type Hold struct {
 func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 	capacity, used := n.Facts.GetCapacity(), n.Used()
 	*c = Candidate{
-		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0],
+		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0], live: n.Count(),
 		FreeCPU:    capacity.GetCpuMilli() - used.CPUMilli,
 		FreeMemory: capacity.GetMemoryBytes() - used.MemoryBytes,
 		FreeDisk:   capacity.GetDiskBytes() - used.DiskBytes,
@@ -96,7 +96,7 @@ func (c *Candidate) charge(gpus []*ohmv1.DeviceShare, times int32) {
 }
 
 // empty says whether nothing stands on the node and nothing was claimed on it.
-func (c *Candidate) empty() bool { return c.claims == 0 && len(c.Node.Placements) == 0 }
+func (c *Candidate) empty() bool { return c.live+c.claims == 0 }
 
 // freeGPU is what is free of all GPUs together, in thousandths.
 func (c *Candidate) freeGPU() (all int64) {

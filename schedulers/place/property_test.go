@@ -177,8 +177,8 @@ func change(t *rapid.T, s *cellstate.Snapshot, policy schedulers.Scheduler, in s
 	for n := range s.Nodes() {
 		switch rapid.IntRange(0, 9).Draw(t, "change") {
 		case 0: // its last task leaves
-			if last := len(n.Placements) - 1; last >= 0 {
-				changes = append(changes, cellstate.Change{Key: n.Placements[last].Slot.PlacementKey(), Deleted: true})
+			if last := len(n.Placements()) - 1; last >= 0 {
+				changes = append(changes, cellstate.Change{Key: n.Placements()[last].Slot.PlacementKey(), Deleted: true})
 			}
 		case 1:
 			changes = append(changes, cellstate.Change{Key: cellstate.AliveKey(n.Name), Deleted: true})

@@ -52,8 +52,8 @@ func TestBrokenAndStarved(t *testing.T) {
 
 func TestScores(t *testing.T) {
 	node := func(free string, cpu, capacity int64, live int) *Candidate {
-		return &Candidate{GPUs: gpus(free), FreeCPU: cpu, Node: &cellstate.Node{
-			Facts: &ohmv1.Node{Capacity: &ohmv1.Resources{CpuMilli: capacity}}, Placements: make([]*cellstate.Placement, live)}}
+		return &Candidate{GPUs: gpus(free), FreeCPU: cpu, live: live, Node: &cellstate.Node{NodeRecords: &cellstate.NodeRecords{
+			Facts: &ohmv1.Node{Capacity: &ohmv1.Resources{CpuMilli: capacity}}}}}
 	}
 	eight := "T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000"
 	v100 := node("V100:1000", 50000, 50000, 1)

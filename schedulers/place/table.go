@@ -108,7 +108,7 @@ func (t *Table) update(i int, n *cellstate.Node) {
 	if len(n.Used().GPUs) == 0 {
 		return
 	}
-	for _, p := range n.Placements {
+	for _, p := range n.Placements() {
 		if g := p.GetGpus(); len(g) > 0 && g[0].GetMilli() > 0 {
 			s := seenPlacement(t.snapshot, p)
 			t.seen[i] = append(t.seen[i], s)

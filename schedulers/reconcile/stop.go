@@ -34,7 +34,7 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return ""
 	}
 	if spec.GetKind() == kindSystem {
-		for _, other := range n.Placements {
+		for _, other := range n.Placements() {
 			if other.GetPrecedence() < p.GetPrecedence() {
 				return ""
 			}

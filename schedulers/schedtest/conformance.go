@@ -122,7 +122,7 @@ func rowsOf(s *cellstate.Snapshot) (rows []proto.Message) {
 		if n.Facts != nil {
 			rows = append(rows, proto.CloneOf(n.Facts))
 		}
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			rows = append(rows, proto.CloneOf(p.Placement))
 		}
 	}
