@@ -36,9 +36,16 @@ type ClaimRef struct{ Txn, Claim int }
 // MakePlan plans the claims of txns for which skip is false, with at most so many of
 // incremental transactions in one write.
 func MakePlan(s *Snapshot, now time.Time, most int, txns []*Txn, skip func(ClaimRef) bool) *Plan {
+	claims := 0
+	for _, txn := range txns {
+		claims += len(txn.Claims)
+	}
 	p := &planner{
-		Plan:  &Plan{Conflicts: make([][]Conflict, len(txns)), Done: map[ClaimRef]Revision{}},
-		valid: newValidator(s), now: timestamppb.New(now), most: most, byNode: map[NodeName]int{}, atomic: map[NodeName]bool{},
+		Plan: &Plan{
+			Conflicts: make([][]Conflict, len(txns)), Done: map[ClaimRef]Revision{},
+			Writes: make([]Write, 0, claims), Claims: make([][]ClaimRef, 0, claims),
+		},
+		valid: newValidator(s, claims), now: timestamppb.New(now), most: most, byNode: make(map[NodeName]int, claims), atomic: map[NodeName]bool{},
 	}
 	for t, txn := range txns {
 		p.txn(t, txn, func(i int) bool { return skip(ClaimRef{t, i}) })
@@ -56,6 +63,8 @@ type planner struct {
 	most   int              // claims of a write
 	byNode map[NodeName]int // the write that owns a node
 	atomic map[NodeName]bool
+	job    Guard // of the last claim: claims of one job follow each other
+	jobOf  JobName
 }
 
 func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
@@ -124,9 +133,14 @@ func (p *planner) committed(txn *Txn, i int) Revision {
 
 // claim adds one claim to its write.
 func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction) {
-	job := Guard{Key: JobKey(c.Slot.JobName()), Revision: c.JobRevision}
-	if !slices.Contains(w.Guards, job) {
-		w.Guards = append(w.Guards, job)
+	if name := c.Slot.JobName(); p.jobOf != name || p.job.Revision != c.JobRevision {
+		p.jobOf, p.job = name, Guard{Key: JobKey(name), Revision: c.JobRevision}
+	}
+	if w.Guards == nil {
+		w.Guards, w.Records = make([]Guard, 0, 2), make([]Record, 0, 1)
+	}
+	if !slices.Contains(w.Guards, p.job) {
+		w.Guards = append(w.Guards, p.job)
 	}
 	placed := c.placement(txn)
 	placed.Time = p.now
@@ -184,9 +198,14 @@ func (c *Claim) placement(txn *Txn) *ohmv1.Placement {
 // countFences writes into every record that comes with a fence bump what was compared
 // and how many records came with it.
 func countFences(w *Write) {
-	fences := make(map[string]*ohmv1.Fence, len(w.Fences))
-	for _, f := range w.Fences {
-		fences[string(f.Node)] = &ohmv1.Fence{Compared: int64(f.Compared)}
+	only := &ohmv1.Fence{Compared: int64(w.Fences[0].Compared)} // as of every incremental write
+	of := func(string) *ohmv1.Fence { return only }
+	if len(w.Fences) > 1 {
+		fences := make(map[string]*ohmv1.Fence, len(w.Fences))
+		for _, f := range w.Fences {
+			fences[string(f.Node)] = &ohmv1.Fence{Compared: int64(f.Compared)}
+		}
+		of = func(node string) *ohmv1.Fence { return fences[node] }
 	}
 	for i, r := range w.Records {
 		p, ok := r.Value.(*ohmv1.Placement)
@@ -197,7 +216,7 @@ func countFences(w *Write) {
 			p = proto.CloneOf(p)
 			w.Records[i].Value = p
 		}
-		p.Fence = fences[p.GetNode()]
+		p.Fence = of(p.GetNode())
 		p.Fence.Records++
 	}
 }

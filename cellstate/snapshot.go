@@ -2,6 +2,7 @@ package cellstate
 
 import (
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/hashicorp/go-memdb"
@@ -150,6 +151,13 @@ func (j *Job) Task(s Slot) *Task {
 		return j.Tasks[i]
 	}
 	return nil
+}
+
+// TasksOf are the rows of one group's tasks of one version, by index.
+func (j *Job) TasksOf(group string, version int64) []*Task {
+	from, _ := j.find(Slot{Group: group, Version: version})
+	to, _ := j.find(Slot{Group: group, Version: version, Index: math.MaxInt})
+	return j.Tasks[from:to]
 }
 
 // find is where the slot, one of the job's, stands among its tasks, or would.

@@ -17,7 +17,7 @@ import (
 // simulator all call it with the same kind of input; the agent's admission calls its
 // node part, Admit.
 func Validate(s *Snapshot, txn *Txn) (fit []int, conflicts []Conflict) {
-	accepted, conflicts := newValidator(s).judge(txn, nil)
+	accepted, conflicts := newValidator(s, len(txn.Claims)).judge(txn, nil)
 	for _, a := range accepted {
 		fit = append(fit, a.claim)
 	}
@@ -71,8 +71,8 @@ type validator struct {
 	job      *Job          // looked up last: claims of one job follow each other
 }
 
-func newValidator(s *Snapshot) *validator {
-	return &validator{snapshot: s, nodes: map[NodeName]*room{}, slots: map[Slot]bool{}}
+func newValidator(s *Snapshot, claims int) *validator {
+	return &validator{snapshot: s, nodes: make(map[NodeName]*room, claims), slots: make(map[Slot]bool, claims)}
 }
 
 // accepted is a claim that fits, and what it does to the placements that give way.

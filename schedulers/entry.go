@@ -14,13 +14,14 @@ import (
 type entry struct {
 	queue    *queue
 	name     cellstate.JobName
-	job      *cellstate.Job     // the row that decision is about
-	room     cellstate.Revision // of a system job: the room revision that decision is about
+	job      *cellstate.Job     // the row that needs and wake are about
+	room     cellstate.Revision // of a system job: the room revision that they are about
 	version  cellstate.Revision // of the job's record when slots were parked
 	owned    bool
 	pass     int            // the last pass that tried all its needs
 	cursor   cellstate.Slot // the last slot tried in an unfinished pass
-	decision reconcile.Decision
+	needs    []reconcile.Need
+	wake     time.Time // when there will be more although nothing changes; zero: never
 	parked   map[cellstate.Slot]parked
 	losses   map[cellstate.Slot]loss
 	flying   map[cellstate.Slot]bool     // claimed, on their way to the store
@@ -64,8 +65,8 @@ func (e *entry) forget() {
 
 func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile.Limits, now time.Time) {
 	system := j.Record.GetSpec().GetKind() == "system"
-	wake := !e.decision.Wake.IsZero() && !e.decision.Wake.After(now)
-	if e.job == j && !wake && (!system || e.room == s.RoomRevision()) {
+	due := !e.wake.IsZero() && !e.wake.After(now)
+	if e.job == j && !due && (!system || e.room == s.RoomRevision()) {
 		return
 	}
 	if e.version != j.Revision {
@@ -73,7 +74,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 		e.version = j.Revision
 	}
 	e.job, e.room = j, s.RoomRevision()
-	e.decision = limits.Job(s, j, now)
+	e.needs, e.wake = limits.Needs(s, j, now)
 	e.dropSettled()
 }
 
@@ -82,8 +83,8 @@ func (e *entry) dropSettled() {
 	if len(e.parked)+len(e.losses)+len(e.deferred) == 0 {
 		return // and there is no word to bring up to date
 	}
-	needed := make(map[cellstate.Slot]bool, len(e.decision.Needs))
-	for _, n := range e.decision.Needs {
+	needed := make(map[cellstate.Slot]bool, len(e.needs))
+	for _, n := range e.needs {
 		needed[n.Slot] = true
 	}
 	for s := range e.parked {
@@ -110,7 +111,7 @@ func (e *entry) dropSettled() {
 // active says whether the queue has to look at the entry although its job's row does not
 // change.
 func (e *entry) active() bool {
-	return e.owned && e.job != nil && (len(e.decision.Needs) > 0 || !e.decision.Wake.IsZero() ||
+	return e.owned && e.job != nil && (len(e.needs) > 0 || !e.wake.IsZero() ||
 		e.word != nil || e.job.Waiting != nil || e.job.Record.GetSpec().GetKind() == "system")
 }
 
@@ -120,7 +121,7 @@ func gang(j *cellstate.Job) bool { return j.Record.GetSpec().GetKind() == "ml" }
 // for the last of its members.
 func (e *entry) free(s *cellstate.Snapshot, now time.Time) (free bool, wake time.Time) {
 	all := true
-	for _, n := range e.decision.Needs {
+	for _, n := range e.needs {
 		at, held := e.held(n.Slot, s, now)
 		if !held {
 			free = true
@@ -159,9 +160,9 @@ func (e *entry) held(slot cellstate.Slot, s *cellstate.Snapshot, now time.Time) 
 func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n int) []reconcile.Need {
 	if gang(e.job) {
 		e.pass = pass
-		return e.decision.Needs
+		return e.needs
 	}
-	all := e.decision.Needs
+	all := e.needs
 	start, _ := slices.BinarySearchFunc(all, e.cursor, func(n reconcile.Need, after cellstate.Slot) int {
 		return cmp.Or(n.Slot.Compare(after), -1) // the first one after it
 	})

@@ -146,7 +146,7 @@ func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Wor
 	var open, tried []*entry // that have needs to try, by whether this pass has tried them
 	for _, e := range q.active {
 		free, at := e.free(s, now)
-		wake = earlier(wake, earlier(at, e.decision.Wake))
+		wake = earlier(wake, earlier(at, e.wake))
 		switch {
 		case free && e.pass < q.pass:
 			open = append(open, e)
@@ -205,7 +205,7 @@ func (q *queue) size() (jobs, waiting int) {
 	for _, e := range q.jobs {
 		if e.owned && e.job != nil {
 			jobs++
-			waiting += len(e.decision.Needs)
+			waiting += len(e.needs)
 		}
 	}
 	return jobs, waiting

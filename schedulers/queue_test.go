@@ -119,7 +119,7 @@ func TestAPassEndsWhereItsRestIsHeld(t *testing.T) {
 	q.job("j", "batch", 100, 0, 301)
 	q.refuse(q.expect("j:300"))
 	e := q.jobs[cellstate.JobName{Namespace: "default", Name: "j"}]
-	last := e.decision.Needs[300].Slot
+	last := e.needs[300].Slot
 	q.room() // the first 300 are free again, and the last one waits after its losses
 	e.lose(last, q.snapshot.Revision(), q.now, time.Second, 0)
 	e.lose(last, q.snapshot.Revision(), q.now, time.Second, 0)
@@ -221,10 +221,10 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	name := cellstate.JobName{Namespace: "default", Name: "j"}
 	work := q.expect("j:1")
 	slot := work[0].Needs[0].Slot
-	first := &q.jobs[name].decision.Needs[0]
+	first := &q.jobs[name].needs[0]
 	q.room()
 	q.expect("j:1")
-	if &q.jobs[name].decision.Needs[0] != first {
+	if &q.jobs[name].needs[0] != first {
 		t.Error("an unchanged job was decided on again")
 	}
 	q.put(cellstate.Change{Key: cellstate.JobKey(name), Value: func() *ohmv1.Job {

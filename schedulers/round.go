@@ -15,10 +15,14 @@ import (
 // round has the policy decide on some work, commits what it wants, and notes what
 // became of each slot. All of it is decided on one snapshot.
 func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, work []Work) {
-	asked := map[cellstate.Slot]reconcile.Need{}
+	slots := 0
+	for _, w := range work {
+		slots += len(w.Needs)
+	}
+	open := make(map[cellstate.Slot]reconcile.Need, slots) // without an answer yet
 	for _, w := range work {
 		for _, n := range w.Needs {
-			asked[n.Slot] = n
+			open[n.Slot] = n
 		}
 	}
 	began := r.Clock()
@@ -31,7 +35,7 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		Seed: hash(r.Name, r.Instance, fmt.Sprint(s.Revision())),
 	})
 	busy := r.Clock().Sub(began)
-	r.stats.add(func(c *Stats) { c.Decisions += int64(len(asked)); c.Busy += busy })
+	r.stats.add(func(c *Stats) { c.Decisions += int64(slots); c.Busy += busy })
 	if ctx.Err() != nil {
 		return
 	}
@@ -39,7 +43,7 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		r.Log.Error("the policy failed", zap.Int64("revision", int64(s.Revision())), zap.Error(err))
 		proposal = Proposal{}
 	}
-	open := r.unplaced(s, proposal.Unplaced, asked)
+	r.unplaced(s, proposal.Unplaced, open)
 	txns := r.admit(s, proposal.Txns, open)
 	for _, n := range open { // the policy said nothing of it: as if it had found no node
 		switch {
@@ -59,13 +63,9 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 	}
 }
 
-// unplaced parks the slots that found no node, with the policy's explanation, and
-// returns those of which it says nothing.
-func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, asked map[cellstate.Slot]reconcile.Need) map[cellstate.Slot]reconcile.Need {
-	open := make(map[cellstate.Slot]reconcile.Need, len(asked))
-	for slot, n := range asked {
-		open[slot] = n
-	}
+// unplaced parks the slots that found no node, with the policy's explanation, and takes
+// them out of open.
+func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[cellstate.Slot]reconcile.Need) {
 	for _, u := range unplaced {
 		for _, slot := range u.Slots {
 			if _, ok := open[slot]; !ok {
@@ -84,7 +84,6 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, asked map[
 			e.refusals[slot.Group] = refusal{u.Nodes, u.Reasons}
 		}
 	}
-	return open
 }
 
 // refuse parks a slot. With a problem the fault is the scheduler's, not the room's.

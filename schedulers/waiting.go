@@ -138,7 +138,7 @@ func (q *queue) unsaid(s *cellstate.Snapshot) []speech {
 		have, want := e.job.Waiting, e.word
 		switch {
 		case want == nil:
-			if have != nil && len(e.decision.Needs) == 0 {
+			if have != nil && len(e.needs) == 0 {
 				out = append(out, speech{name, e.job, nil})
 			}
 			continue

@@ -22,17 +22,17 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 	for _, g := range d.spec.GetGroups() {
 		group(g.GetName())
 	}
-	counted := map[cellstate.Slot]bool{}
+	others := d.live // tasks that run without being wanted
 	for _, s := range d.slots {
 		c := group(s.Group)
 		c.Count++
-		counted[s.Slot] = true
 		switch s.phase {
 		case succeeded:
 			c.Succeeded++
 		case failed:
 			c.Failed++
 		case live:
+			others--
 			d.countLive(c, s.task)
 		default:
 			if over != "" {
@@ -41,6 +41,13 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 				c.Waiting++
 			}
 		}
+	}
+	if others == 0 {
+		return all
+	}
+	counted := map[cellstate.Slot]bool{}
+	for _, s := range d.slots {
+		counted[s.Slot] = true
 	}
 	for _, t := range d.job.Tasks {
 		if t.Placement != nil && !counted[t.Slot] {

@@ -76,6 +76,15 @@ func (l Limits) Job(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) Deci
 	return l.judge(s, j, now).decision()
 }
 
+// Needs is the part of Job that a scheduler asks for at each change of its jobs: what
+// stands in the Decision as Needs and Wake.
+func (l Limits) Needs(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) (needs []Need, wake time.Time) {
+	if d := l.judge(s, j, now); j.Record != nil && j.Record.GetDone() == nil && d.over() == "" {
+		return d.needs()
+	}
+	return nil, time.Time{}
+}
+
 // phase is where a slot of the job's present version stands.
 type phase int
 
@@ -121,14 +130,22 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 		return d
 	}
 	old := olderLive(j)
+	count := 0
+	for _, g := range d.spec.GetGroups() {
+		count += int(g.GetCount())
+	}
+	d.slots = make([]slot, 0, count)
 	for _, g := range d.spec.GetGroups() {
 		if d.spec.GetKind() == kindSystem {
 			d.slots = append(d.slots, l.systemSlots(s, j, g, now)...)
 			continue
 		}
+		tasks := j.TasksOf(g.GetName(), j.Record.GetVersion())
 		for i := range int(g.GetCount()) {
 			at := slot{Slot: slotOf(j, g, i), group: g}
-			at.task = j.Task(at.Slot)
+			if len(tasks) > 0 && tasks[0].Slot.Index == i {
+				at.task, tasks = tasks[0], tasks[1:]
+			}
 			switch {
 			case at.task != nil && at.task.Placement != nil:
 				at.phase = live
@@ -248,6 +265,9 @@ func (d *judged) needs() (needs []Need, wake time.Time) {
 	for _, s := range d.slots {
 		switch s.phase {
 		case ready:
+			if needs == nil {
+				needs = make([]Need, 0, len(d.slots))
+			}
 			needs = append(needs, Need{Slot: s.Slot, Attempt: s.task.Attempts() + 1, Group: s.group, Node: s.node})
 		case backoff:
 			wake = earlier(wake, s.until)
@@ -265,7 +285,9 @@ func (d *judged) needs() (needs []Need, wake time.Time) {
 	if !d.deadline.IsZero() {
 		wake = earlier(wake, d.deadline)
 	}
-	slices.SortFunc(needs, func(a, b Need) int { return a.Slot.Compare(b.Slot) })
+	if len(d.spec.GetGroups()) > 1 || d.spec.GetKind() == kindSystem { // else they are in order
+		slices.SortFunc(needs, func(a, b Need) int { return a.Slot.Compare(b.Slot) })
+	}
 	return needs, wake
 }
 
