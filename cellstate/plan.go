@@ -63,8 +63,9 @@ type planner struct {
 	most   int              // claims of a write
 	byNode map[NodeName]int // the write that owns a node
 	atomic map[NodeName]bool
-	job    Guard // of the last claim: claims of one job follow each other
-	jobOf  JobName
+	jobOf  JobName // of the last claim: claims of one job follow each other
+	job    Guard   // its record
+	tasks  Guard   // all that is stored of its tasks
 }
 
 func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
@@ -91,6 +92,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 	if len(fit) > 0 && txn.Mode == Atomic {
 		p.Writes, p.Claims = append(p.Writes, Write{}), append(p.Claims, nil)
 	}
+	whole := p.whole(txn, fit)
 	for _, a := range fit {
 		c := &txn.Claims[a.claim]
 		w, ok := p.byNode[c.Node]
@@ -107,9 +109,31 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 			p.Deferred = append(p.Deferred, t) // what does not go into one write goes into the next plan's
 			continue
 		}
-		p.claim(&p.Writes[w], txn, c, a.eviction)
+		p.claim(&p.Writes[w], txn, c, a.eviction, whole)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
 	}
+}
+
+// whole says whether the claims are the first ones of all slots of one job. Then each of
+// them compares the range of all of the job's tasks as empty, which is stronger than to
+// compare the slots, and a store need look at it only once.
+func (p *planner) whole(txn *Txn, fit []accepted) bool {
+	if len(fit) < 2 {
+		return false
+	}
+	name := txn.Claims[fit[0].claim].Slot.JobName()
+	job := p.valid.snapshot.Job(name)
+	count := 0
+	for _, g := range job.Record.GetSpec().GetGroups() {
+		count += int(g.GetCount())
+	}
+	if len(job.Tasks) > 0 || len(fit) != count {
+		return false
+	}
+	return !slices.ContainsFunc(fit, func(a accepted) bool {
+		c := &txn.Claims[a.claim]
+		return c.Attempt != 1 || c.Slot.JobName() != name
+	})
 }
 
 // committed is the revision of the claim's placement if it stands already, or stood
@@ -132,20 +156,26 @@ func (p *planner) committed(txn *Txn, i int) Revision {
 }
 
 // claim adds one claim to its write.
-func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction) {
+func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 	if name := c.Slot.JobName(); p.jobOf != name || p.job.Revision != c.JobRevision {
 		p.jobOf, p.job = name, Guard{Key: JobKey(name), Revision: c.JobRevision}
+		p.tasks.Key, p.tasks.End = TasksKeys(name)
 	}
 	if w.Guards == nil {
 		w.Guards, w.Records = make([]Guard, 0, 2), make([]Record, 0, 1)
 	}
-	if !slices.Contains(w.Guards, p.job) {
+	newJob := !slices.Contains(w.Guards, p.job)
+	if newJob {
 		w.Guards = append(w.Guards, p.job)
 	}
 	placed := c.placement(txn)
 	placed.Time = p.now
 	key := c.Slot.PlacementKey()
-	w.Guards = append(w.Guards, Guard{Key: c.Slot.EndedKey(c.Attempt), End: key + "\x00"})
+	if !whole {
+		w.Guards = append(w.Guards, Guard{Key: c.Slot.EndedKey(c.Attempt), End: key + "\x00"})
+	} else if newJob {
+		w.Guards = append(w.Guards, p.tasks)
+	}
 	w.Records = append(w.Records, Record{Key: key, Value: placed, Read: ReadGuarded})
 	if e == nil {
 		return

@@ -156,7 +156,8 @@ func (e *entry) held(slot cellstate.Slot, s *cellstate.Snapshot, now time.Time) 
 	return time.Time{}, false
 }
 
-// take returns the next needs of an unfinished pass, at most n unless it is a gang.
+// take returns the next needs of an unfinished pass: about n, all of a gang, and all of a
+// job of which not many are left, since a job that is claimed whole is cheaper to commit.
 func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n int) []reconcile.Need {
 	if gang(e.job) {
 		e.pass = pass
@@ -171,7 +172,7 @@ func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n int) []reconc
 		if _, held := e.held(need.Slot, s, now); held {
 			continue
 		}
-		if len(needs) == n {
+		if len(needs) >= n && len(all) > leastNeeds {
 			e.cursor = needs[n-1].Slot
 			return needs
 		}

@@ -79,6 +79,7 @@ func together(out *cellstate.Outcome, requests []request, fates []fate) error {
 type request struct {
 	body   mem.Buffer // the writes, as operations of the success branch
 	first  int        // the first of them among the writes of the call
+	shape  []int      // by operation: how many writes it holds
 	proofs []key      // by write: a key that it puts
 }
 
@@ -87,14 +88,15 @@ func (s *Store) requests(writes []cellstate.Write) ([]request, error) {
 	data := s.bodies.Get(estimate(writes))
 	b := (*data)[:0]
 	proofs := make([]key, len(writes))
-	type cut struct{ write, at int }
+	type cut struct{ write, at, op int }
 	var cuts []cut // where each request begins
-	deepest, since := 0, 0
-	for i := range writes {
-		begun := len(b)
+	var shape []int
+	deepest := 0
+	for i := 0; i < len(writes); {
+		begun, n := len(b), s.joined(writes[i:])
 		var path int
 		var err error
-		if b, path, proofs[i], err = s.appendWrite(b, &writes[i], i); err == nil {
+		if b, path, err = s.appendWrites(b, writes[i:i+n], i, proofs[i:]); err == nil {
 			err = s.fits(path, len(b)-begun)
 		}
 		if err != nil {
@@ -103,20 +105,22 @@ func (s *Store) requests(writes []cellstate.Write) ([]request, error) {
 			return nil, err
 		}
 		deepest = max(deepest, path)
-		if i == 0 || 2+i-since+deepest > s.cfg.MaxTxnOps || len(b)-cuts[len(cuts)-1].at > s.cfg.MaxRequestBytes/2 {
-			cuts, since, deepest = append(cuts, cut{i, begun}), i, path
+		if i == 0 || 2+len(shape)-cuts[len(cuts)-1].op+deepest > s.cfg.MaxTxnOps || len(b)-cuts[len(cuts)-1].at > s.cfg.MaxRequestBytes/2 {
+			cuts, deepest = append(cuts, cut{i, begun, len(shape)}), path
 		}
+		shape = append(shape, n)
+		i += n
 	}
 	*data = b
 	whole := mem.NewBuffer(data, &s.bodies)
 	defer whole.Free()
 	requests := make([]request, len(cuts))
 	for i, c := range cuts {
-		next := cut{len(writes), len(b)}
+		next := cut{len(writes), len(b), len(shape)}
 		if i+1 < len(cuts) {
 			next = cuts[i+1]
 		}
-		requests[i] = request{body: whole.Slice(c.at, next.at), first: c.write, proofs: proofs[c.write:next.write]}
+		requests[i] = request{body: whole.Slice(c.at, next.at), first: c.write, shape: shape[c.op:next.op], proofs: proofs[c.write:next.write]}
 	}
 	return requests, nil
 }

@@ -171,15 +171,16 @@ func grow(b []byte, n int) []byte {
 	return b[:len(b)+n]
 }
 
-// appendWrite appends a write as a nested transaction: its compares, then fences and
-// records. It returns how many operations that adds along the path (the larger of its
+// appendWrite appends a write as a nested transaction: its compares, without those of the
+// first guards, which stand above it, then fences and records. It returns how many operations that adds along the path (the larger of its
 // compares and operations) and the key that proves it: one that it puts, and that has the
 // revision at which the write was applied. A write that puts nothing is given such a key
 // after its place in the call, i.
-func (s *Store) appendWrite(b []byte, w *cellstate.Write, i int) (_ []byte, path int, proof key, err error) {
+func (s *Store) appendWrite(b []byte, w *cellstate.Write, above, i int) (_ []byte, path int, proof key, err error) {
+	guards := w.Guards[above:]
 	deletes, puts := 0, len(w.Fences)
-	compares := len(w.Guards) + len(w.Fences)
-	for _, g := range w.Guards {
+	compares := len(guards) + len(w.Fences)
+	for _, g := range guards {
 		if g.Delete {
 			deletes++
 		}
@@ -201,7 +202,7 @@ func (s *Store) appendWrite(b []byte, w *cellstate.Write, i int) (_ []byte, path
 
 	b, op := begin(b, txnSuccess)
 	b, txn := begin(b, opTxn)
-	for _, g := range w.Guards {
+	for _, g := range guards {
 		b = s.guard(g).append(b)
 	}
 	for _, f := range w.Fences {
@@ -212,8 +213,8 @@ func (s *Store) appendWrite(b []byte, w *cellstate.Write, i int) (_ []byte, path
 			b = compare{key: s.key(r.Key), target: modTarget, revision: int64(r.Read)}.append(b)
 		}
 	}
-	ops := branch{total: deletes + puts, flat: max(compares, deepest)}
-	for _, g := range w.Guards {
+	ops := branch{total: deletes + puts, flat: max(above+compares, deepest)}
+	for _, g := range guards {
 		if g.Delete {
 			b = appendDelete(ops.next(b), txnSuccess, s.key(g.Key), s.rangeEnd(g))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -22,9 +23,8 @@ import (
 
 type fataler interface{ Fatal(...any) }
 
-// clientOp is a write as etcd's client would put it, which is slow and the reference, and
-// the operations that it costs the path.
-func clientOp(t fataler, s *Store, w cellstate.Write, i int) (op clientv3.Op, path int) {
+// clientOp is a write as etcd's client would put it, which is slow and the reference.
+func clientOp(t fataler, s *Store, w cellstate.Write, i int) clientv3.Op {
 	var cmps []clientv3.Cmp
 	var ops []clientv3.Op
 	puts := false
@@ -79,9 +79,31 @@ func clientOp(t fataler, s *Store, w cellstate.Write, i int) (op clientv3.Op, pa
 			deeper = append(deeper, clientv3.OpTxn(nil, ops[:k], nil))
 			ops = ops[k:]
 		}
-		ops, path = deeper, 16
+		ops = deeper
 	}
-	return clientv3.OpTxn(cmps, ops, nil), path + max(len(cmps), len(ops))
+	return clientv3.OpTxn(cmps, ops, nil)
+}
+
+// pathOf is etcd's own count of the operations along a path of a transaction.
+func pathOf(r *pb.TxnRequest) int {
+	deepest := 0
+	for _, op := range append(slices.Clip(r.Success), r.Failure...) {
+		if nested := op.GetRequestTxn(); nested != nil {
+			deepest = max(deepest, pathOf(nested))
+		}
+	}
+	return max(len(r.Compare), len(r.Success), len(r.Failure)) + deepest
+}
+
+// apart takes joined writes apart: each has the compares that stand above it.
+func apart(op *pb.RequestOp) (ops []*pb.RequestOp) {
+	above := op.GetRequestTxn().Compare
+	for _, inner := range op.GetRequestTxn().Success {
+		nested := inner.GetRequestTxn()
+		nested.Compare = append(slices.Clone(above), nested.Compare...)
+		ops = append(ops, inner)
+	}
+	return ops
 }
 
 // capture is a server that keeps what it is asked.
@@ -100,8 +122,7 @@ func clientRequest(t fataler, s *Store, l *lane, incarnation string, writes []ce
 	k := s.key(cellstate.MetaKey("incarnation")).String()
 	ops := []clientv3.Op{clientv3.OpPut(l.key.String(), strconv.FormatInt(l.seq+1, 10))}
 	for i, w := range writes {
-		op, _ := clientOp(t, s, w, i)
-		ops = append(ops, op)
+		ops = append(ops, clientOp(t, s, w, i))
 	}
 	var c capture
 	_, _ = clientv3.NewKVFromKVClient(&c, nil).Txn(context.Background()).
@@ -166,7 +187,13 @@ func appendedAsClient(t *rapid.T) {
 	incarnation := rapid.String().Draw(t, "incarnation")
 	var writes []cellstate.Write
 	for range rapid.IntRange(1, 12).Draw(t, "writes") {
-		writes = append(writes, draw(t))
+		w := draw(t)
+		if last := len(writes) - 1; last >= 0 && len(writes[last].Guards) > 0 && rapid.Bool().Draw(t, "shared") {
+			n := rapid.IntRange(1, len(writes[last].Guards)).Draw(t, "shared guards")
+			w.Guards = append(slices.Clone(writes[last].Guards[:n]), w.Guards...)
+			w.Fences, w.Records = w.Fences[:min(2, len(w.Fences))], w.Records[:min(2, len(w.Records))]
+		}
+		writes = append(writes, w)
 	}
 	requests, err := s.requests(writes)
 	if err != nil {
@@ -189,21 +216,32 @@ func appendedAsClient(t *rapid.T) {
 		if !proto.Equal(want.Success[0], got.Success[0]) {
 			t.Fatalf("the lane: %v", got.Success[0])
 		}
-		if r.first != len(all) || len(r.proofs) != len(got.Success)-1 {
-			t.Fatalf("request from write %d with %d proofs and %d operations, %d came before", r.first, len(r.proofs), len(got.Success), len(all))
+		if len(r.shape) != len(got.Success)-1 {
+			t.Fatalf("%d operations, of which %d are announced", len(got.Success), len(r.shape))
 		}
-		deepest := 0
-		for i, proof := range r.proofs {
-			if !putsKey(got.Success[1+i], proof.String()) {
-				t.Fatalf("%q is not put by %v", proof, got.Success[1+i])
-			}
-			_, path := clientOp(t, s, writes[r.first+i], r.first+i)
-			deepest = max(deepest, path)
-		}
-		if n := len(got.Success) + deepest; n > s.cfg.MaxTxnOps || (len(raw) > s.cfg.MaxRequestBytes && len(r.proofs) > 1) {
+		if n := pathOf(&got); n > s.cfg.MaxTxnOps || (len(raw) > s.cfg.MaxRequestBytes && len(r.proofs) > 1) {
 			t.Fatalf("a request of %d operations and %d bytes for %d and %d", n, len(raw), s.cfg.MaxTxnOps, s.cfg.MaxRequestBytes)
 		}
-		all = append(all, got.Success[1:]...)
+		var ops []*pb.RequestOp
+		for i, n := range r.shape {
+			switch op := got.Success[1+i]; {
+			case n == 1:
+				ops = append(ops, op)
+			case len(op.GetRequestTxn().GetSuccess()) != n || len(op.GetRequestTxn().GetCompare()) == 0:
+				t.Fatalf("%d writes joined in %v", n, op)
+			default:
+				ops = append(ops, apart(op)...)
+			}
+		}
+		if r.first != len(all) || len(r.proofs) != len(ops) {
+			t.Fatalf("request from write %d with %d proofs and %d writes, %d came before", r.first, len(r.proofs), len(ops), len(all))
+		}
+		for i, proof := range r.proofs {
+			if !putsKey(ops[i], proof.String()) {
+				t.Fatalf("%q is not put by %v", proof, ops[i])
+			}
+		}
+		all = append(all, ops...)
 		r.body.Free()
 	}
 	if diff := cmp.Diff(want.Success[1:], all, protocmp.Transform()); diff != "" {
@@ -261,8 +299,9 @@ func benchWrites() []cellstate.Write {
 			TxnClaims: 100, SnapshotRevision: 1_000_000, JobRevision: 1_000_000, Time: &timestamppb.Timestamp{Seconds: 1_700_000_000, Nanos: 123456789},
 			Fence: &ohmv1.Fence{Compared: 1_000_000, Records: 1},
 		}
+		from, end := cellstate.TasksKeys(slot.JobName())
 		writes[i] = cellstate.Write{
-			Guards:  []cellstate.Guard{{Key: cellstate.JobKey(slot.JobName()), Revision: 1_000_000}, {Key: slot.EndedKey(1), End: slot.PlacementKey() + "\x00"}},
+			Guards:  []cellstate.Guard{{Key: cellstate.JobKey(slot.JobName()), Revision: 1_000_000}, {Key: from, End: end}},
 			Fences:  []cellstate.FenceBump{{Node: cellstate.NodeName(name), Compared: 1_000_000}},
 			Records: []cellstate.Record{{Key: slot.PlacementKey(), Value: p, Read: cellstate.ReadGuarded}},
 		}

@@ -62,7 +62,7 @@ func (s *Store) send(ctx context.Context, r request) fate {
 				return fate{err: err}
 			}
 		}
-		var reply txnReply
+		reply := txnReply{shape: append([]int{1}, r.shape...)} // the lane first
 		sent, err := s.request(ctx, l, incarnation, r, &reply)
 		switch {
 		case err == nil && reply.succeeded:

@@ -8,7 +8,9 @@ import (
 type txnReply struct {
 	header
 	succeeded bool
-	nested    []bool // by operation: whether it was a nested transaction that succeeded
+	shape     []int  // by operation, as it was asked: how many nested transactions it holds; none: one each
+	nested    []bool // by nested transaction: whether it succeeded
+	ops       int    // that have answered
 	// Of the first key that the transaction read.
 	found bool
 	value string
@@ -34,7 +36,7 @@ func (h *header) parse(raw []byte) error {
 }
 
 func (r *txnReply) parse(raw []byte) error {
-	*r = txnReply{nested: r.nested[:0]}
+	*r = txnReply{shape: r.shape, nested: r.nested[:0]}
 	f := read(raw)
 	for f.next() {
 		switch f.tag {
@@ -55,6 +57,12 @@ func (r *txnReply) parse(raw []byte) error {
 
 // parseOp reads what one operation has answered.
 func (r *txnReply) parseOp(raw []byte) error {
+	holds := 1
+	if r.ops < len(r.shape) {
+		holds = r.shape[r.ops]
+	}
+	r.ops++
+	before := len(r.nested)
 	succeeded := false
 	f := read(raw)
 	for f.next() {
@@ -62,8 +70,15 @@ func (r *txnReply) parseOp(raw []byte) error {
 		case opTxn:
 			inner := read(f.bytes)
 			for inner.next() {
-				if inner.tag == replySucceeded {
+				switch {
+				case inner.tag == replySucceeded:
 					succeeded = inner.num != 0
+				case inner.tag == replyResponses && holds > 1:
+					one := txnReply{nested: r.nested}
+					if err := one.parseOp(inner.bytes); err != nil {
+						return err
+					}
+					r.nested = one.nested
 				}
 			}
 			if inner.err != nil {
@@ -75,7 +90,12 @@ func (r *txnReply) parseOp(raw []byte) error {
 			}
 		}
 	}
-	r.nested = append(r.nested, succeeded)
+	switch {
+	case holds == 1:
+		r.nested = append(r.nested, succeeded)
+	case !succeeded:
+		r.nested = append(r.nested[:before], make([]bool, holds)...)
+	}
 	return f.err
 }
 

@@ -61,6 +61,16 @@ func txnRepliesAreRead(t *rapid.T) {
 		t.Fatal(err)
 	}
 	got := txnReply{succeeded: true, found: true, nested: []bool{true}} // what was there before goes
+	for _, op := range want.Responses {                                 // what the request says of its operations
+		inner := op.GetResponseTxn()
+		holds := 1
+		if n := len(inner.GetResponses()); inner.GetSucceeded() && n > 0 && rapid.Bool().Draw(t, "joined") {
+			holds = n
+		} else if inner != nil && !inner.Succeeded && n == 0 {
+			holds = rapid.IntRange(1, 3).Draw(t, "refused")
+		}
+		got.shape = append(got.shape, holds)
+	}
 	if err := got.parse(raw); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +79,17 @@ func txnRepliesAreRead(t *rapid.T) {
 	}
 	var nested []bool
 	var kvs []*mvccpb.KeyValue
-	for _, op := range want.Responses {
-		nested = append(nested, op.GetResponseTxn().GetSucceeded())
+	for i, op := range want.Responses {
+		switch inner := op.GetResponseTxn(); {
+		case got.shape[i] == 1:
+			nested = append(nested, inner.GetSucceeded())
+		case !inner.GetSucceeded():
+			nested = append(nested, make([]bool, got.shape[i])...)
+		default:
+			for _, one := range inner.Responses {
+				nested = append(nested, one.GetResponseTxn().GetSucceeded())
+			}
+		}
 		kvs = append(kvs, op.GetResponseRange().GetKvs()...)
 	}
 	if !slices.Equal(got.nested, nested) {
