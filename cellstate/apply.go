@@ -25,7 +25,11 @@ func NewSnapshot(at Revision, records []Change, fences map[NodeName]Revision) (*
 	for name, fence := range fences {
 		a.node(name).Fence = fence
 	}
-	return a.finish(at)
+	s, err := a.finish(at)
+	if s != nil {
+		s.log = &changeLog{} // nobody has seen what was before
+	}
+	return s, err
 }
 
 // Apply returns the view after a batch of changes. A node of gaps has had its fence
@@ -329,6 +333,7 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 	if a.txn != nil {
 		a.txn.Commit()
 	}
+	a.next.log = a.next.log.with(a.jobs)
 	a.next.revision = max(a.next.revision, at)
 	return a.next, nil
 }

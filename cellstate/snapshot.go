@@ -19,6 +19,7 @@ type Snapshot struct {
 	stamp        uint64    // of the batch that made it
 	nodes        nodeTable // the placement path: persistent tables
 	jobs         jobTable
+	log          *changeLog
 	db           *memdb.MemDB // all other rows; never written to once published
 }
 
@@ -252,16 +253,6 @@ func (s *Snapshot) JobsIn(namespace string) iter.Seq[*Job] {
 // JobsOf are the rows of the jobs that name a scheduler and are not done, by name.
 func (s *Snapshot) JobsOf(scheduler string) iter.Seq[*Job] {
 	return slices.Values(s.jobs.sorted(func(j *Job) bool { return j.Of(scheduler) }))
-}
-
-// JobChanges are the rows that differ from those of an older snapshot, as (was, is) in
-// no order; nil stands for none. Of a nil snapshot every row differs.
-func (s *Snapshot) JobChanges(since *Snapshot) iter.Seq2[*Job, *Job] {
-	then := newJobTable()
-	if since != nil {
-		then = since.jobs
-	}
-	return s.jobs.changes(&then)
 }
 
 // Scheduler is the row of a scheduler; nil if it was never registered.

@@ -12,11 +12,15 @@ import (
 
 // entry is one job of the queue.
 type entry struct {
-	queue    *queue
-	name     cellstate.JobName
-	job      *cellstate.Job     // the row that needs and wake are about
-	room     cellstate.Revision // of a system job: the room revision that they are about
-	version  cellstate.Revision // of the job's record when slots were parked
+	queue   *queue
+	name    cellstate.JobName
+	job     *cellstate.Job     // the row that needs and wake are about
+	room    cellstate.Revision // of a system job: the room revision that they are about
+	version cellstate.Revision // of the job's record when slots were parked
+
+	precedence int32 // of the record, which is looked at for each entry in each round
+	submitted  int64 // Unix time in ns
+
 	owned    bool
 	pass     int            // the last pass that tried all its needs
 	cursor   cellstate.Slot // the last slot tried in an unfinished pass
@@ -72,6 +76,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 	if e.version != j.Revision {
 		e.parked, e.losses, e.deferred, e.refusals, e.word, e.lost, e.problem, e.pass = nil, nil, nil, nil, nil, "", "", 0
 		e.version = j.Revision
+		e.precedence, e.submitted = j.Record.GetSpec().GetPrecedence(), j.Record.GetSubmitTime().AsTime().UnixNano()
 	}
 	e.job, e.room = j, s.RoomRevision()
 	e.needs, e.wake = limits.Needs(s, j, now)

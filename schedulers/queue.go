@@ -179,17 +179,10 @@ func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Wor
 }
 
 func byUrgency(a, b *entry) int {
-	x, y := a.job.Record, b.job.Record
-	if c := cmp.Compare(y.GetSpec().GetPrecedence(), x.GetSpec().GetPrecedence()); c != 0 {
+	if c := cmp.Or(cmp.Compare(b.precedence, a.precedence), cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.version, b.version)); c != 0 {
 		return c
 	}
-	if c := x.GetSubmitTime().AsTime().Compare(y.GetSubmitTime().AsTime()); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(a.job.Revision, b.job.Revision); c != 0 {
-		return c
-	}
-	return cmp.Or(strings.Compare(a.job.Name.Namespace, b.job.Name.Namespace), strings.Compare(a.job.Name.Name, b.job.Name.Name))
+	return cmp.Or(strings.Compare(a.name.Namespace, b.name.Namespace), strings.Compare(a.name.Name, b.name.Name))
 }
 
 // earlier is the earlier of two times of which a zero one means never.
