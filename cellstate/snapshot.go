@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -163,7 +164,7 @@ func (j *Job) TasksOf(group string, version int64) []*Task {
 
 // find is where the slot, one of the job's, stands among its tasks, or would.
 func (j *Job) find(s Slot) (int, bool) {
-	return slices.BinarySearchFunc(j.Tasks, &s, func(t *Task, s *Slot) int { return t.Slot.compareWithin(s) })
+	return sort.Find(len(j.Tasks), func(i int) int { return s.compareWithin(&j.Tasks[i].Slot) })
 }
 
 // Group is the job's group of that name; nil if there is none.
