@@ -78,6 +78,9 @@ func (s *Server) start(ctx context.Context, dir string, log *zap.Logger) error {
 	// The keeper compacts, often and in small steps; etcd's own pace does not follow a busy
 	// cell.
 	cfg.CompactionBatchLimit, cfg.CompactionSleepInterval = 10_000, time.Millisecond
+	// etcd writes out a slow request as text, whether it logs it or not: a request of 300
+	// placements would become slower still.
+	cfg.WarningApplyDuration, cfg.WarningUnaryRequestDuration = 5*time.Second, 5*time.Second
 	// Nobody votes against a single member; a short timeout only makes its start quick.
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLog(log))
