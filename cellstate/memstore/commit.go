@@ -83,8 +83,11 @@ func unique(writes []cellstate.Write) error {
 	}
 	for _, w := range writes {
 		for _, g := range w.Guards {
+			if !g.Delete {
+				continue
+			}
 			for key := range seen {
-				if g.Delete && inside(g, key) {
+				if inside(g, key) {
 					return fmt.Errorf("key %s is written and deleted by range in one request", key)
 				}
 			}
