@@ -47,6 +47,7 @@ var (
 	ErrCompacted    = errors.New("revision is beyond retention") // the history asked for is gone; load again
 	ErrIncarnation  = errors.New("the store was restored")       // another incarnation; load again before acting
 	ErrRequestLimit = errors.New("request is too large for the store")
+	ErrNoSpace      = errors.New("the store is full and takes no writes; `ohm store doctor` shows the cure") // running tasks and reads go on
 )
 
 // JobName names a job in its namespace.

@@ -66,7 +66,9 @@ type Lease int64
 
 // Limits of one write.
 type Limits struct {
-	Claims int // claims of one atomic transaction; each needs a fence and a slot compared
+	Claims int // claims of one atomic transaction, by the bytes of a request
+	Nodes  int // nodes of one atomic transaction: each has a fence, which is a condition of its own
+	Batch  int // claims of incremental transactions on one node; more of them need another write
 }
 
 // Batch is what happened between two revisions of a store.

@@ -18,6 +18,15 @@ const atOnce = laneCount / 2
 
 // Commit cuts the writes into requests that fit the server's limits.
 func (s *Store) Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error) {
+	sent, err := s.condense(ctx, writes)
+	if err != nil {
+		return cellstate.Outcome{}, err
+	}
+	out, err := s.commit(ctx, sent.writes)
+	return sent.outcome(out, len(writes)), err
+}
+
+func (s *Store) commit(ctx context.Context, writes []cellstate.Write) (cellstate.Outcome, error) {
 	out := cellstate.Outcome{Applied: make([]cellstate.Revision, len(writes))}
 	requests, err := s.requests(writes)
 	if err != nil {
@@ -127,11 +136,11 @@ func (s *Store) requests(writes []cellstate.Write) ([]request, error) {
 
 // fits says whether a request can hold a write.
 func (s *Store) fits(path, bytes int) error {
-	if most := s.cfg.MaxTxnOps - 4; path > most {
-		return fmt.Errorf("%w: one write needs %d operations, the server allows %d", cellstate.ErrRequestLimit, path, most)
+	if most := s.cfg.MaxTxnOps - headOps; path > most {
+		return fmt.Errorf("%w: one write needs %d operations, the server allows %d (etcd's --max-txn-ops less %d)", cellstate.ErrRequestLimit, path, most, headOps)
 	}
-	if bytes > s.cfg.MaxRequestBytes {
-		return fmt.Errorf("%w: one write has %d bytes, the server allows %d", cellstate.ErrRequestLimit, bytes, s.cfg.MaxRequestBytes)
+	if most := s.cfg.MaxRequestBytes - headBytes; bytes > most {
+		return fmt.Errorf("%w: one write has %d bytes, the server allows %d (etcd's --max-request-bytes less %d)", cellstate.ErrRequestLimit, bytes, most, headBytes)
 	}
 	return nil
 }

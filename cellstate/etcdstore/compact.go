@@ -15,7 +15,7 @@ func (s *Store) Compact(ctx context.Context, at cellstate.Revision) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if _, err := s.client.Compact(ctx, int64(at)); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return s.unreachable(err)
+		return s.failed(err)
 	}
 	return nil
 }
@@ -26,7 +26,7 @@ func (s *Store) Size(ctx context.Context) (int64, error) {
 	defer cancel()
 	status, err := s.client.Status(ctx, s.client.Endpoints()[0])
 	if err != nil {
-		return 0, s.unreachable(err)
+		return 0, s.failed(err)
 	}
 	return status.DbSizeInUse, nil
 }

@@ -248,8 +248,9 @@ func (s *Store) appendWrite(b []byte, w *cellstate.Write, above, i int) (_ []byt
 	return b, ops.path(compares), proof, nil
 }
 
-// deepest is how many operations go into one of the deeper transactions of a branch.
-const deepest = 16
+// deepest is how many operations go into one of the deeper transactions of a branch. With
+// etcd's own limit of 128 that leaves room for more records than a request has bytes.
+const deepest = 8
 
 // branch is the list of a nested transaction's operations. Operations along a path add
 // up: what exceeds the compares goes one level deeper, in transactions without

@@ -72,10 +72,10 @@ func clientOp(t fataler, s *Store, w cellstate.Write, i int) clientv3.Op {
 	if !puts {
 		ops = append(ops, clientv3.OpPut(fmt.Sprintf("%st/%s/proof/%d", s.side, s.cfg.Sender, i), "-"))
 	}
-	if len(ops) > max(len(cmps), 16) {
+	if len(ops) > max(len(cmps), 8) {
 		var deeper []clientv3.Op
 		for len(ops) > 0 {
-			k := min(16, len(ops))
+			k := min(8, len(ops))
 			deeper = append(deeper, clientv3.OpTxn(nil, ops[:k], nil))
 			ops = ops[k:]
 		}

@@ -81,7 +81,7 @@ func (s *Store) send(ctx context.Context, r request) fate {
 			}
 			last = errors.New("the lane was moved by somebody else")
 		case !sent:
-			return fate{err: s.unreachable(err)}
+			return fate{err: s.failed(err)}
 		case definite(err):
 			return fate{err: refused(err)}
 		default:
@@ -95,11 +95,11 @@ func (s *Store) send(ctx context.Context, r request) fate {
 			}
 			last = err
 			if ctx.Err() != nil {
-				return fate{err: s.unreachable(err)}
+				return fate{err: s.failed(err)}
 			}
 		}
 	}
-	return fate{err: s.unreachable(last)}
+	return fate{err: s.failed(last)}
 }
 
 // request makes one attempt: if the lane and the incarnation are as expected, the lane
@@ -128,7 +128,7 @@ func (s *Store) readLane(ctx context.Context, l *lane) error {
 	defer cancel()
 	resp, err := s.client.Get(ctx, l.key.String())
 	if err != nil {
-		return s.unreachable(err)
+		return s.failed(err)
 	}
 	l.seq, l.mod, l.unread = 0, 0, false
 	if len(resp.Kvs) == 1 {
@@ -225,7 +225,9 @@ func refused(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return fmt.Errorf("%w: the lease of a record has ended: %w", cellstate.ErrNotFound, err)
-	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, rpctypes.ErrTooManyRequests):
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%w: %w", cellstate.ErrNoSpace, err)
+	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return fmt.Errorf("%w: %w", cellstate.ErrUnreachable, err)
 	}
 	return fmt.Errorf("%w: %w", cellstate.ErrRequestLimit, err)

@@ -18,7 +18,7 @@ func (s *Store) Grant(ctx context.Context, ttl time.Duration) (cellstate.Lease, 
 	defer cancel()
 	resp, err := s.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
-		return 0, s.unreachable(err)
+		return 0, s.failed(err)
 	}
 	return cellstate.Lease(resp.ID), nil
 }
@@ -27,7 +27,7 @@ func (s *Store) Grant(ctx context.Context, ttl time.Duration) (cellstate.Lease, 
 func (s *Store) KeepAlive(ctx context.Context, l cellstate.Lease) error {
 	alive, err := s.client.KeepAlive(ctx, clientv3.LeaseID(l))
 	if err != nil {
-		return s.unreachable(err)
+		return s.failed(err)
 	}
 	for range alive { // closed when the lease has expired or ctx has ended
 	}
@@ -42,7 +42,7 @@ func (s *Store) Revoke(ctx context.Context, l cellstate.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if _, err := s.client.Revoke(ctx, clientv3.LeaseID(l)); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return s.unreachable(err)
+		return s.failed(err)
 	}
 	return nil
 }

@@ -46,7 +46,11 @@ func (s *Store) loadAt(ctx context.Context, at int64) (*cellstate.Snapshot, erro
 
 // readRange reads all keys with a prefix at one revision, which it returns.
 func (s *Store) readRange(ctx context.Context, prefix string, at int64, keysOnly bool, each func(*mvccpb.KeyValue) error) (int64, error) {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	return s.readSpan(ctx, prefix, clientv3.GetPrefixRangeEnd(prefix), at, keysOnly, each)
+}
+
+// readSpan reads all keys of [from, end) at one revision, which it returns; 0: the present.
+func (s *Store) readSpan(ctx context.Context, from, end string, at int64, keysOnly bool, each func(*mvccpb.KeyValue) error) (int64, error) {
 	for {
 		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(at)}
 		if keysOnly {
@@ -59,7 +63,7 @@ func (s *Store) readRange(ctx context.Context, prefix string, at int64, keysOnly
 			return 0, cellstate.ErrCompacted
 		}
 		if err != nil {
-			return 0, s.unreachable(err)
+			return 0, s.failed(err)
 		}
 		if at == 0 {
 			at = resp.Header.Revision
@@ -82,14 +86,14 @@ func (s *Store) History(ctx context.Context) (*cellstate.Snapshot, cellstate.Rev
 	defer cancel()
 	present, err := s.client.Get(probing, s.key(cellstate.MetaKey("format")).String())
 	if err != nil {
-		return nil, 0, s.unreachable(err)
+		return nil, 0, s.failed(err)
 	}
 	// A watch from the first revision on either shows the format record's first write or says
 	// where history begins.
 	oldest := int64(1)
 	first, ok := <-s.client.Watch(probing, s.key(cellstate.MetaKey("format")).String(), clientv3.WithRev(1))
 	if !ok || probing.Err() != nil {
-		return nil, 0, s.unreachable(errors.New("no answer to a watch"))
+		return nil, 0, s.failed(errors.New("no answer to a watch"))
 	}
 	if first.CompactRevision > 0 {
 		oldest = first.CompactRevision

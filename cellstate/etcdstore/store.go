@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -43,8 +44,7 @@ type Config struct {
 	// Sender names this process for its lanes. It must be unique among the live processes
 	// of the cell and should be the same after a restart.
 	Sender string
-	// MaxTxnOps and MaxRequestBytes are the server's limits; 0: etcd's defaults, 128 and
-	// 1.5 MiB.
+	// MaxTxnOps and MaxRequestBytes are the server's limits; 0: Open finds them out.
 	MaxTxnOps       int
 	MaxRequestBytes int
 	// Timeout of one request; 0: 5 s.
@@ -83,14 +83,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
 	}
-	if cfg.MaxTxnOps == 0 {
-		cfg.MaxTxnOps = 128
-	}
-	if cfg.MaxRequestBytes == 0 {
-		cfg.MaxRequestBytes = 3 << 19
-	}
-	cfg.MaxRequestBytes = min(cfg.MaxRequestBytes, mostSent)
-	cfg.MaxRequestBytes = min(cfg.MaxRequestBytes, mostBytes)
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
@@ -119,6 +111,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if err := s.learnLimits(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	wire.Connect()
 	return s, nil
 }
@@ -126,39 +121,25 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // Close ends the connections; calls under way fail.
 func (s *Store) Close() error { return errors.Join(s.wire.Close(), s.client.Close()) }
 
-// Limits of one write: what fits between a request's own operations and the server's
-// limit, each claim taking two compares.
-func (s *Store) Limits() cellstate.Limits {
-	return cellstate.Limits{Claims: (s.cfg.MaxTxnOps - 8) / 2}
-}
-
 // prepare writes format and incarnation into an empty store and reads them back.
 func (s *Store) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	formatKey, incarnationKey := s.key(cellstate.MetaKey("format")).String(), s.key(cellstate.MetaKey("incarnation")).String()
-	meta := func(v string) (string, error) {
-		raw, err := proto.Marshal(&ohmv1.Meta{Value: v, Time: timestamppb.Now()})
-		return string(raw), err
+	read := func() (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).Then(clientv3.OpGet(formatKey), clientv3.OpGet(incarnationKey)).Commit()
 	}
-	f, err := meta(format)
+	got, err := read()
 	if err != nil {
-		return err
+		return s.failed(err)
 	}
-	i, err := meta(ulid.Make().String())
-	if err != nil {
-		return err
-	}
-	resp, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(formatKey), "=", 0)).
-		Then(clientv3.OpPut(formatKey, f), clientv3.OpPut(incarnationKey, i)).
-		Commit()
-	if err != nil {
-		return s.unreachable(err)
-	}
-	got, err := s.client.Txn(ctx).Then(clientv3.OpGet(formatKey), clientv3.OpGet(incarnationKey)).Commit()
-	if err != nil {
-		return s.unreachable(err)
+	if got.Responses[0].GetResponseRange().GetCount() == 0 { // a full store takes no such request, even one that would write nothing
+		if err := s.initialize(ctx, formatKey, incarnationKey); err != nil {
+			return err
+		}
+		if got, err = read(); err != nil {
+			return s.failed(err)
+		}
 	}
 	var raw [2]string
 	var values [2]ohmv1.Meta
@@ -177,7 +158,31 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.incarnation, s.cluster = raw[1], resp.Header.ClusterId
+	s.incarnation, s.cluster = raw[1], got.Header.ClusterId
+	return nil
+}
+
+// initialize writes format and incarnation, if nobody else has.
+func (s *Store) initialize(ctx context.Context, formatKey, incarnationKey string) error {
+	meta := func(v string) (string, error) {
+		raw, err := proto.Marshal(&ohmv1.Meta{Value: v, Time: timestamppb.Now()})
+		return string(raw), err
+	}
+	f, err := meta(format)
+	if err != nil {
+		return err
+	}
+	i, err := meta(ulid.Make().String())
+	if err != nil {
+		return err
+	}
+	_, err = s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(formatKey), "=", 0)).
+		Then(clientv3.OpPut(formatKey, f), clientv3.OpPut(incarnationKey, i)).
+		Commit()
+	if err != nil {
+		return s.failed(err)
+	}
 	return nil
 }
 
@@ -191,9 +196,13 @@ func (s *Store) identity() (incarnation string, cluster uint64) {
 	return s.incarnation, s.cluster
 }
 
-// unreachable marks an error of a request that changed nothing.
-func (s *Store) unreachable(err error) error {
-	return fmt.Errorf("%w: etcd at %v: %w", cellstate.ErrUnreachable, s.cfg.Endpoints, err)
+// failed marks an error of a request that changed nothing.
+func (s *Store) failed(err error) error {
+	kind := cellstate.ErrUnreachable
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
+		kind = cellstate.ErrNoSpace
+	}
+	return fmt.Errorf("%w: etcd at %v: %w", kind, s.cfg.Endpoints, err)
 }
 
 var (

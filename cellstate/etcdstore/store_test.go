@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -91,6 +92,7 @@ func open(t *testing.T, cfg Config) testStore {
 	t.Helper()
 	drop := new(atomic.Int64)
 	cfg.Endpoints = []string{endpoint(t)}
+	cfg.MaxTxnOps, cfg.MaxRequestBytes = cmp.Or(cfg.MaxTxnOps, presetTxnOps), cmp.Or(cfg.MaxRequestBytes, presetRequestBytes)
 	if cfg.Cell == "" {
 		cfg.Cell = fmt.Sprintf("test-%d", cells.Add(1))
 	}
@@ -115,7 +117,7 @@ func TestLaws(t *testing.T) {
 		cfg  Config
 	}{
 		{"embedded", Config{MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}},
-		{"default limits", Config{}},
+		{"default limits", Config{MaxTxnOps: presetTxnOps, MaxRequestBytes: presetRequestBytes}},
 	} {
 		t.Run(limits.name, func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) cellstate.Store { return open(t, limits.cfg) })

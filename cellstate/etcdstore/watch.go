@@ -77,7 +77,7 @@ func (s *Store) watching(w *watch, running bool) {
 // connection is lost as soon as it is back.
 func (s *Store) Progress(context.Context) error {
 	if state := s.wire.GetState(); state == connectivity.TransientFailure || state == connectivity.Shutdown {
-		return s.unreachable(fmt.Errorf("the connection is in %s", state))
+		return s.failed(fmt.Errorf("the connection is in %s", state))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (w *watch) follow(ctx context.Context) error {
 		case reply.compacted > 0:
 			return fmt.Errorf("%w: compacted at %d", cellstate.ErrCompacted, reply.compacted)
 		case reply.canceled:
-			return s.unreachable(fmt.Errorf("etcd canceled the watch: %s", reply.reason))
+			return s.failed(fmt.Errorf("etcd canceled the watch: %s", reply.reason))
 		case reply.cluster != w.cluster:
 			return cellstate.ErrIncarnation
 		case reply.unreadable != nil:
@@ -195,10 +195,10 @@ func (w *watch) still(ctx context.Context) error {
 func (s *Store) broken(err error) error {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
-		return s.unreachable(err)
+		return s.failed(err)
 	}
 	if s.wire.GetState() == connectivity.Shutdown {
-		return s.unreachable(err)
+		return s.failed(err)
 	}
 	return fmt.Errorf("%w: %w", errBroken, err)
 }

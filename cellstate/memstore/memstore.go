@@ -75,7 +75,9 @@ func meta(value string) []byte {
 }
 
 // Limits: a request in memory may be as large as it likes.
-func (s *Store) Limits() cellstate.Limits { return cellstate.Limits{Claims: 1 << 20} }
+func (s *Store) Limits() cellstate.Limits {
+	return cellstate.Limits{Claims: 1 << 20, Nodes: 1 << 20, Batch: 1 << 20}
+}
 
 // Load returns the whole cell state at the present revision.
 func (s *Store) Load(ctx context.Context) (*cellstate.Snapshot, error) {

@@ -28,7 +28,7 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 	snapshot, err := m.newest(ctx, txns)
 	losing := 0 // rounds in a row in which the store refused what fits on the snapshot
 	for round := 0; err == nil && round < rounds; round++ {
-		plan := cellstate.MakePlan(snapshot, time.Now(), m.store.Limits().Claims, txns, func(r cellstate.ClaimRef) bool { return settled[r] })
+		plan := cellstate.MakePlan(snapshot, time.Now(), m.store.Limits().Batch, txns, func(r cellstate.ClaimRef) bool { return settled[r] })
 		done := func(ref cellstate.ClaimRef, at cellstate.Revision) {
 			settled[ref] = true
 			r := &results[ref.Txn]

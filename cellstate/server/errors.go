@@ -44,6 +44,7 @@ func code(err error) codes.Code {
 		{errInvalid, codes.InvalidArgument},
 		{cellstate.ErrRequestLimit, codes.InvalidArgument},
 		{errPrecondition, codes.FailedPrecondition},
+		{cellstate.ErrNoSpace, codes.FailedPrecondition}, // to try again is of no use before somebody has done something
 		{errReused, codes.AlreadyExists},
 		{cellstate.ErrConflict, codes.Aborted},
 		{cellstate.ErrCompacted, codes.OutOfRange},

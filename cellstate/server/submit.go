@@ -26,7 +26,8 @@ const maxRequestID = 128
 
 // Submit stores the jobs of a request, all or none.
 func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.SubmitResponse, error) {
-	specs, err := admit(req, s.cfg.Store.Limits())
+	limits := s.cfg.Store.Limits()
+	specs, err := admit(req, limits)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +42,9 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 			next, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), now)
 			if err != nil {
 				return w, err
+			}
+			if fault := tooWide(at, spec, limits); fault != "" && next != nil && !submitted.GetUnchanged() {
+				return w, refuse(errInvalid, "job %s: %s", spec.GetName(), fault)
 			}
 			resp.Jobs = append(resp.Jobs, submitted)
 			addJob(&w, at, next, spec)
@@ -96,7 +100,7 @@ func admit(req *ohmv1.SubmitRequest, limits cellstate.Limits) ([]*ohmv1.JobSpec,
 		}
 		spec := proto.CloneOf(given)
 		jobspec.Defaults(spec)
-		if fault := unfit(spec, limits); fault != "" {
+		if fault := tooLarge(spec, limits); fault != "" {
 			faults = append(faults, at+fault)
 		}
 		name := cellstate.JobNameOf(spec)
@@ -110,15 +114,6 @@ func admit(req *ohmv1.SubmitRequest, limits cellstate.Limits) ([]*ohmv1.JobSpec,
 		return nil, refuse(errInvalid, "%s", strings.Join(faults, "\n"))
 	}
 	return specs, nil
-}
-
-// unfit says why no cell on this store could ever run the job, whatever its nodes.
-func unfit(spec *ohmv1.JobSpec, limits cellstate.Limits) string {
-	if min := spec.GetGang().GetMin(); limits.Claims > 0 && int(min) > limits.Claims {
-		return fmt.Sprintf("gang.min: %d tasks must start as one, and the store commits at most %d at once; "+
-			"lower gang.min or raise the store's limit of operations", min, limits.Claims)
-	}
-	return ""
 }
 
 // knownScheduler refuses a job whose scheduler nobody has ever registered: it would

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -215,27 +216,47 @@ func TestExactNames(t *testing.T) {
 	}
 }
 
-// limitedStore commits at most four claims at once.
+// limitedStore commits at most four claims at once, over at most two nodes.
 type limitedStore struct{ *memstore.Store }
 
-func (limitedStore) Limits() cellstate.Limits { return cellstate.Limits{Claims: 4} }
+func (limitedStore) Limits() cellstate.Limits { return cellstate.Limits{Claims: 4, Nodes: 2} }
 
 // What no choice of nodes can fit is refused at once, with the numbers.
 func TestGangBeyondTheStore(t *testing.T) {
 	store := memstore.New()
 	w := serve(t, store, func(c *server.Config) { c.Store = limitedStore{store} })
-	gang := func(name string, count int) error {
-		_, err := w.jobs.Submit(w.ctx, &ohmv1.SubmitRequest{Jobs: []*ohmv1.JobSpec{spec(celltest.Job{Name: name, Kind: "ml", Count: count})}})
+	gang := func(name string, count int, cpu int64) error {
+		_, err := w.jobs.Submit(w.ctx, &ohmv1.SubmitRequest{Jobs: []*ohmv1.JobSpec{spec(celltest.Job{Name: name, Kind: "ml", Count: count, CPU: cpu})}})
 		return err
 	}
-	if err := gang("fits", 4); err != nil {
-		t.Fatal(err)
+	refused := func(err error, numbers ...string) {
+		t.Helper()
+		wantCode(t, err, codes.InvalidArgument)
+		for _, n := range numbers {
+			if !strings.Contains(err.Error(), n) {
+				t.Errorf("%v lacks %q", err, n)
+			}
+		}
 	}
-	err := gang("too-large", 5)
-	wantCode(t, err, codes.InvalidArgument)
-	if !strings.Contains(err.Error(), "5 tasks") || !strings.Contains(err.Error(), "at most 4") {
-		t.Errorf("%v lacks the numbers", err)
+	fits := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	fits(gang("fits", 4, 1000))
+	refused(gang("too-large", 5, 1000), "5 tasks", "at most 4")
+	fits(gang("waits-for-nodes", 3, 2000)) // there may be larger ones
+	for i := range 3 {
+		w.cell.Node(celltest.Node{Name: fmt.Sprint("n", i), CPU: 2000})
+	}
+	w.seen()
+	refused(gang("too-wide", 3, 2000), "3 tasks", "at most 2 nodes", "room for 2 ")
+	fits(gang("too-wide", 3, 1000))
+	fits(gang("waits-for-room", 4, 2000))
+	w.cell.Node(celltest.Node{Name: "n2", CPU: 4000})
+	w.seen()
+	fits(gang("narrow", 3, 2000))
 }
 
 // A submission of which the store's reply is lost is found applied, not applied twice.

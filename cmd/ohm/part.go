@@ -52,8 +52,8 @@ func (p *part) storeFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.store.Cert, "etcd-cert", "", "PEM file with the certificate to show to etcd")
 	f.StringVar(&p.store.Key, "etcd-key", "", "PEM file with that certificate's key")
 	f.StringVar(&p.store.Cell, "cell", "default", "name of the cell: its part of the store")
-	f.IntVar(&p.store.MaxTxnOps, "etcd-max-txn-ops", 0, "the etcd server's --max-txn-ops, if it is not the default 128")
-	f.IntVar(&p.store.MaxRequestBytes, "etcd-max-request-bytes", 0, "the etcd server's --max-request-bytes, if it is not the default 1.5 MiB")
+	f.IntVar(&p.store.MaxTxnOps, "etcd-max-txn-ops", 0, "the etcd server's --max-txn-ops; if not given, it is found out")
+	f.IntVar(&p.store.MaxRequestBytes, "etcd-max-request-bytes", 0, "the etcd server's --max-request-bytes; if not given, it is found out")
 	config.Settings(f, "etcd", "etcd-ca", "etcd-cert", "etcd-key", "cell", "etcd-max-txn-ops", "etcd-max-request-bytes")
 }
 

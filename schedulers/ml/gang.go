@@ -17,13 +17,14 @@ type gang struct {
 	work  schedulers.Work
 	order []reconcile.Need // largest first, then by slot
 	// least is how many of the needs must find a node now: the gang's minimum less what
-	// lives already. most is how many claims one transaction may hold; 0: no limit.
-	least, most int
-	awaits      bool // a need would find its node among those with requests under way
+	// lives already. most is how many claims one transaction may hold, and nodes on how many
+	// nodes; 0: no limit.
+	least, most, nodes int
+	awaits             bool // a need would find its node among those with requests under way
 }
 
-func newGang(r *place.Round, w schedulers.Work, most int) *gang {
-	g := &gang{round: r, work: w, order: slices.Clone(w.Needs), least: len(w.Needs), most: most}
+func newGang(r *place.Round, w schedulers.Work, limits cellstate.Limits) *gang {
+	g := &gang{round: r, work: w, order: slices.Clone(w.Needs), least: len(w.Needs), most: limits.Claims, nodes: limits.Nodes}
 	slices.SortStableFunc(g.order, func(a, b reconcile.Need) int {
 		return r.Request(w.Job, b.Group).Size(r.Request(w.Job, a.Group))
 	})
@@ -40,12 +41,16 @@ func newGang(r *place.Round, w schedulers.Work, most int) *gang {
 }
 
 // place claims nodes for the gang: for all of its needs or, if not all find one, for as
-// many as do, but for no less than the least. A gang that waits whole, and might not once
-// the requests under way are answered, is not explained.
+// many as do, but for no less than the least; the best nodes or, where those are more than
+// the store takes in one transaction, few. A gang that waits whole, and might not once the
+// requests under way are answered, is not explained.
 func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 	mark := g.round.Mark()
 	claims, unplaced, later := g.greedy()
 	switch {
+	case len(claims) >= g.least && g.wide(claims):
+		g.round.Undo(mark)
+		return g.pack()
 	case len(claims) > 0 && len(claims) >= g.least:
 		for i := range unplaced {
 			g.explain(&unplaced[i], len(claims))
@@ -66,12 +71,44 @@ func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 	}
 	g.round.Undo(mark)
 	if claims := g.search(); claims != nil {
+		if g.wide(claims) {
+			g.round.Undo(mark)
+			return g.pack()
+		}
 		return atomic(claims), nil
 	}
 	if g.awaits {
 		return nil, nil
 	}
 	return nil, g.waitWhole(unplaced, fit)
+}
+
+// wide says whether claims are on more nodes than the store takes in one transaction.
+func (g *gang) wide(claims []cellstate.Claim) bool {
+	nodes := map[cellstate.NodeName]bool{}
+	for _, c := range claims {
+		nodes[c.Node] = true
+	}
+	return g.nodes > 0 && len(nodes) > g.nodes
+}
+
+// pack claims as few nodes as it can for a gang that has room on more than the store
+// takes in one transaction.
+func (g *gang) pack() (*cellstate.Txn, []schedulers.Unplaced) {
+	needs := g.order
+	if g.most > 0 {
+		needs = needs[:min(g.most, len(needs))]
+	}
+	mark := g.round.Mark()
+	claims, left := g.round.Pack(g.work.Job, needs, g.nodes)
+	if len(claims) < g.least {
+		g.round.Undo(mark)
+		return nil, g.limited(nil, g.work.Needs, fmt.Sprintf(
+			"the store takes an atomic commit over at most %d nodes, on which %d of %d tasks of the gang would fit; on more nodes all would",
+			g.nodes, len(claims), g.least))
+	}
+	return atomic(claims), g.limited(nil, append(left, g.order[len(needs):]...), fmt.Sprintf(
+		"%d tasks of the gang start now, as many as fit on the %d nodes that the store takes in one transaction; the others follow", len(claims), g.nodes))
 }
 
 func atomic(claims []cellstate.Claim) *cellstate.Txn {

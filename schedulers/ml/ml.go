@@ -14,7 +14,7 @@ import (
 // Reasons of a gang that no single node is to blame for.
 const (
 	ReasonGang  = "Gang"  // the node would take the task, but not all of the gang has room
-	ReasonLimit = "Limit" // the gang is larger than one transaction of this store may be
+	ReasonLimit = "Limit" // the gang is larger, or needs more nodes, than one transaction of this store may
 )
 
 // Policy places gangs. What it remembers between calls is speed: it changes no choice.
@@ -26,7 +26,7 @@ func New() *Policy { return &Policy{place.NewTable()} }
 // Schedule proposes one atomic transaction for each gang that fits.
 func (p *Policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Proposal, error) {
 	return p.table.Each(ctx, in, func(r *place.Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
-		g := newGang(r, w, in.Limits.Claims)
+		g := newGang(r, w, in.Limits)
 		if g.most > 0 && g.least > g.most {
 			return nil, g.limited(nil, w.Needs, fmt.Sprintf(
 				"a gang of %d tasks needs one transaction; the store takes at most %d claims in one", g.least, g.most))

@@ -44,7 +44,7 @@ func randomCell(t *rapid.T, kind string) string {
 			fmt.Fprintln(&b)
 		}
 	}
-	fmt.Fprintf(&b, "home %d/3\nseed %d\nlimit %d\n", n("home", 0, 2), n("seed", 0, 9), n("limit", 0, 4))
+	fmt.Fprintf(&b, "home %d/3\nseed %d\nlimit %d nodes=%d\n", n("home", 0, 2), n("seed", 0, 9), n("limit", 0, 4), n("limit of nodes", 0, 3))
 	for j := range n("jobs", 1, 3) {
 		fmt.Fprintf(&b, "job j%d kind=%s precedence=%d min=%d\n", j, kind, n("precedence", 99, 101), n("min", 0, 3))
 		for g := range n("groups", 1, 2) {

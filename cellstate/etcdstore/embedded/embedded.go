@@ -5,6 +5,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,14 @@ import (
 const (
 	MaxTxnOps       = 8192
 	MaxRequestBytes = 8 << 20
+	QuotaBytes      = 8 << 30
 )
+
+// Settings of a server; a zero one is that of the constants above.
+type Settings struct {
+	MaxTxnOps, MaxRequestBytes uint
+	QuotaBytes                 int64
+}
 
 // longestSocket is the longest path of a unix socket on Linux and macOS alike.
 const longestSocket = 100
@@ -41,6 +49,14 @@ type Server struct {
 // Start starts a server on dir, which it creates, and waits until it serves. A dir that
 // another process uses is refused at once.
 func Start(ctx context.Context, dir string, log *zap.Logger) (*Server, error) {
+	return Settings{}.Start(ctx, dir, log)
+}
+
+// Start is as the function of that name, with settings.
+func (set Settings) Start(ctx context.Context, dir string, log *zap.Logger) (*Server, error) {
+	set.MaxTxnOps = cmp.Or(set.MaxTxnOps, MaxTxnOps)
+	set.MaxRequestBytes = cmp.Or(set.MaxRequestBytes, MaxRequestBytes)
+	set.QuotaBytes = cmp.Or(set.QuotaBytes, QuotaBytes)
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -53,14 +69,14 @@ func Start(ctx context.Context, dir string, log *zap.Logger) (*Server, error) {
 		return nil, fmt.Errorf("data dir %s: %w", dir, err)
 	}
 	s := &Server{unlock: unlock}
-	if err := s.start(ctx, dir, log); err != nil {
+	if err := s.start(ctx, dir, set, log); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("embedded etcd in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context, dir string, log *zap.Logger) error {
+func (s *Server) start(ctx context.Context, dir string, set Settings, log *zap.Logger) error {
 	client, err := listen(dir)
 	if err != nil {
 		return err
@@ -73,8 +89,7 @@ func (s *Server) start(ctx context.Context, dir string, log *zap.Logger) error {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, []url.URL{peer}
 	cfg.InitialCluster = cfg.Name + "=" + peer.String()
-	cfg.MaxTxnOps, cfg.MaxRequestBytes = MaxTxnOps, MaxRequestBytes
-	cfg.QuotaBackendBytes = 8 << 30
+	cfg.MaxTxnOps, cfg.MaxRequestBytes, cfg.QuotaBackendBytes = set.MaxTxnOps, set.MaxRequestBytes, set.QuotaBytes
 	// The keeper compacts, often and in small steps; etcd's own pace does not follow a busy
 	// cell.
 	cfg.CompactionBatchLimit, cfg.CompactionSleepInterval = 10_000, time.Millisecond

@@ -69,6 +69,7 @@ func (s Server) serve(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	defer store.Close()
+	s.Store.Config = store.Config() // with the limits that it has found
 	m := mirror.New(store, s.Log.Named("mirror"))
 	srv := server.New(server.Config{
 		Store: store, Mirror: m, Cell: s.Store.Cell, Name: s.Name, Version: s.Version,

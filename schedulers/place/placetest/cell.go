@@ -102,7 +102,7 @@ func (r *reader) line(words []string) {
 		index, of, _ := strings.Cut(name, "/")
 		r.in.Home = schedulers.Home{Index: int(r.number(index)), Of: int(r.number(of))}
 	case "limit":
-		r.in.Limits.Claims = int(r.number(name))
+		r.in.Limits.Claims, r.in.Limits.Nodes = int(r.number(name)), int(r.number(set["nodes"]))
 	case "seed":
 		r.in.Seed = uint64(r.number(name))
 	default:

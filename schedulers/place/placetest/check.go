@@ -32,8 +32,8 @@ func Propose(t TB, policy schedulers.Scheduler, in schedulers.Input) string {
 
 // Check asserts what must hold of any proposal: every need is claimed or explained and
 // none twice, no node in flight is claimed, what is claimed fits the snapshot together,
-// and an explanation's counts add up to the number of nodes. With nodes in flight a need
-// may be left out.
+// an atomic transaction keeps the store's limits, and an explanation's counts add up to the
+// number of nodes. With nodes in flight a need may be left out.
 func Check(t TB, in schedulers.Input, p schedulers.Proposal) {
 	t.Helper()
 	open := map[cellstate.Slot]int{}
@@ -54,7 +54,9 @@ func Check(t TB, in schedulers.Input, p schedulers.Proposal) {
 		if _, conflicts := cellstate.Validate(s, &judged); len(conflicts) > 0 {
 			t.Errorf("transaction %d does not fit: %+v", i, conflicts)
 		}
+		on := map[cellstate.NodeName]bool{}
 		for _, c := range txn.Claims {
+			on[c.Node] = true
 			if attempt, ok := open[c.Slot]; !ok || attempt != c.Attempt {
 				t.Errorf("%s (attempt %d) is claimed and was not asked for", c.Slot, c.Attempt)
 			}
@@ -62,6 +64,9 @@ func Check(t TB, in schedulers.Input, p schedulers.Proposal) {
 				t.Errorf("%s is claimed on %s, which is in flight", c.Slot, c.Node)
 			}
 			delete(open, c.Slot)
+		}
+		if l := in.Limits; txn.Mode == cellstate.Atomic && (l.Claims > 0 && len(txn.Claims) > l.Claims || l.Nodes > 0 && len(on) > l.Nodes) {
+			t.Errorf("transaction %d has %d claims on %d nodes, beyond %+v", i, len(txn.Claims), len(on), l)
 		}
 		s = Commit(t, s, &judged)
 	}

@@ -10,7 +10,7 @@
 //	job web kind=service precedence=200 min=2        the job of the groups that follow
 //	group main count=3 cpu=1 memory=1Gi gpus=1 share=500m models=T4|V100 in=zone:a,b exists=ssd
 //	live web/main/0 n1 gpus=0:500                    a live placement of that group's size
-//	home 0/2      limit 8      seed 7
+//	home 0/2      limit 8 nodes=4      seed 7        of one transaction: claims, nodes; 0: none
 package placetest
 
 import (
