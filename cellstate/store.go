@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // Store is the durable shared truth of a cell.
@@ -57,8 +59,47 @@ type Compactor interface {
 	// Compact forgets what was before a revision; History begins there then. One that is
 	// forgotten already is no error.
 	Compact(ctx context.Context, at Revision) error
-	// Size is what the store takes, its history included, in bytes.
-	Size(ctx context.Context) (int64, error)
+	// Size is what the store takes.
+	Size(ctx context.Context) (Size, error)
+}
+
+// Carer can say how a store fares, and give a full one its room back.
+type Carer interface {
+	// Status asks each member of the store. One that does not answer is no error.
+	Status(ctx context.Context) (*ohmv1.StoreStatusResponse, error)
+	// Cure forgets all history, makes each member give back what is free in its file, and
+	// ends the alarm of a full store. It tells each step that is done.
+	Cure(ctx context.Context, told func(*ohmv1.StoreStep)) error
+	// Defragment makes each member give back what is free in its file. A member does
+	// nothing else meanwhile.
+	Defragment(ctx context.Context, told func(*ohmv1.StoreStep)) error
+}
+
+// Size of a store, its history included, in bytes.
+type Size struct {
+	InUse int64 // by records and history
+	File  int64 // on disk, with what has become free since
+	Quota int64 // of File, at which the store takes no more writes; 0: none, or not known
+}
+
+// Of a store's quota, in percent: from when on people should know, and from when on they
+// should hurry.
+const (
+	StoreFilling    = 70
+	StoreNearlyFull = 85
+)
+
+// Filled is the part of the quota that the file takes, in percent.
+func (s Size) Filled() int { return s.percent(s.File) }
+
+// Needed is the part of the quota that records and history take, in percent.
+func (s Size) Needed() int { return s.percent(s.InUse) }
+
+func (s Size) percent(n int64) int {
+	if s.Quota <= 0 {
+		return 0
+	}
+	return int(float64(n) / float64(s.Quota) * 100)
 }
 
 // Lease names a lease; 0 is none.

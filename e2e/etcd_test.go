@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 const (
 	etcdDirVar = "E2E_ETCD_DIR"
 	etcdURLVar = "E2E_ETCD_URL"
+	// And with this one, it takes no writes once its file is of so many bytes.
+	etcdQuotaVar = "E2E_ETCD_QUOTA"
 )
 
 // etcdMain is an etcd with etcd's own limits. It ends when it is killed.
@@ -35,6 +38,12 @@ func etcdMain(dir, address string) int {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, []url.URL{peer}
 	cfg.InitialCluster = cfg.Name + "=" + peer.String()
+	if quota := os.Getenv(etcdQuotaVar); quota != "" {
+		if cfg.QuotaBackendBytes, err = strconv.ParseInt(quota, 10, 64); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,14 +56,14 @@ func etcdMain(dir, address string) int {
 }
 
 // startEtcd starts an etcd in a process of its own.
-func startEtcd(t *testing.T, dir, address string) *process {
+func startEtcd(t *testing.T, dir, address string, env ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = environment(etcdDirVar+"="+dir, etcdURLVar+"=http://"+address)
+	cmd.Env = environment(append(env, etcdDirVar+"="+dir, etcdURLVar+"=http://"+address)...)
 	p := spawn(t, cmd)
 	p.word("ready")
 	return p

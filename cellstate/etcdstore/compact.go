@@ -20,13 +20,13 @@ func (s *Store) Compact(ctx context.Context, at cellstate.Revision) error {
 	return nil
 }
 
-// Size is what the records and their history take on etcd's disk, in bytes.
-func (s *Store) Size(ctx context.Context) (int64, error) {
+// Size is that of the first endpoint's member.
+func (s *Store) Size(ctx context.Context) (cellstate.Size, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	status, err := s.client.Status(ctx, s.client.Endpoints()[0])
 	if err != nil {
-		return 0, s.failed(err)
+		return cellstate.Size{}, s.failed(err)
 	}
-	return status.DbSizeInUse, nil
+	return cellstate.Size{InUse: status.DbSizeInUse, File: status.DbSize, Quota: max(0, status.DbSizeQuota)}, nil
 }

@@ -88,16 +88,22 @@ func (s *Store) History(ctx context.Context) (*cellstate.Snapshot, cellstate.Rev
 	if err != nil {
 		return nil, 0, s.failed(err)
 	}
-	// A watch from the first revision on either shows the format record's first write or says
-	// where history begins.
-	oldest := int64(1)
-	first, ok := <-s.client.Watch(probing, s.key(cellstate.MetaKey("format")).String(), clientv3.WithRev(1))
-	if !ok || probing.Err() != nil {
-		return nil, 0, s.failed(errors.New("no answer to a watch"))
-	}
-	if first.CompactRevision > 0 {
-		oldest = first.CompactRevision
+	oldest, err := s.oldest(probing)
+	if err != nil {
+		return nil, 0, err
 	}
 	snapshot, err := s.loadAt(ctx, oldest)
 	return snapshot, cellstate.Revision(present.Header.Revision), err
+}
+
+// oldest is where history begins. A watch from the first revision on either shows the
+// format record's first write or says it.
+func (s *Store) oldest(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first, ok := <-s.client.Watch(ctx, s.key(cellstate.MetaKey("format")).String(), clientv3.WithRev(1))
+	if !ok || ctx.Err() != nil {
+		return 0, s.failed(errors.New("no answer to a watch"))
+	}
+	return max(1, first.CompactRevision), nil
 }

@@ -77,6 +77,23 @@ const laneCount = 8
 // Open connects to the store and prepares it if it is new. It fails within the
 // timeout if nobody answers (ErrUnreachable) and if the store has another format.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s, err := Dial(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if err := s.learnLimits(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.wire.Connect()
+	return s, nil
+}
+
+// Dial only prepares the connections to a store, of which nothing but a cellstate.Carer
+// can be used then: it looks at nothing that is stored, and writes nothing.
+func Dial(cfg Config) (*Store, error) {
 	if cfg.Cell == "" {
 		cfg.Cell = "default"
 	}
@@ -108,13 +125,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	for i := range laneCount {
 		s.lanes <- &lane{key: key{s.side, fmt.Sprintf("t/%s/%d", cfg.Sender, i)}, unread: true}
 	}
-	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if err := s.learnLimits(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	wire.Connect()
 	return s, nil
 }
 

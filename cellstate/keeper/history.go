@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // history remembers which revision was the present one when, to say up to which one the
@@ -15,6 +16,9 @@ type history struct {
 	marks     []mark // by time
 	compacted cellstate.Revision
 	next      time.Time
+
+	pressed      int // looks in a row at which the store was about to be full
+	defragmented time.Time
 }
 
 type mark struct {
@@ -43,13 +47,20 @@ func (h *history) older(now time.Time, keep time.Duration) cellstate.Revision {
 }
 
 // keepFor is how much of the past is kept: all that Limits.History says, or, where the
-// store takes more than it may, only what a mirror needs to load and catch up.
-func (l Limits) keepFor(size int64) time.Duration {
-	if size > l.HistoryBytes {
+// store takes more than it may, only what a mirror needs to load and catch up; where it is
+// about to be full, less than that.
+func (l Limits) keepFor(size cellstate.Size) time.Duration {
+	switch {
+	case size.Needed() >= cellstate.StoreFilling:
+		return min(l.History, l.HistoryLeast, l.Compact)
+	case size.InUse > l.HistoryBytes, size.Needed() >= 50:
 		return min(l.History, l.HistoryLeast)
 	}
 	return l.History
 }
+
+// hurry is how much sooner than usual a store is looked at again that is about to be full.
+const hurry = 5
 
 // forget compacts the store, if that is due.
 func (k *Keeper) forget(ctx context.Context, h *history, revision cellstate.Revision, now time.Time) error {
@@ -58,21 +69,82 @@ func (k *Keeper) forget(ctx context.Context, h *history, revision cellstate.Revi
 	}
 	h.next = now.Add(k.cfg.Limits.Compact)
 	h.note(now, revision)
-	ctx, cancel := k.bounded(ctx)
+	asking, cancel := k.bounded(ctx)
 	defer cancel()
-	size, err := k.cfg.Store.Size(ctx)
+	size, err := k.cfg.Store.Size(asking)
 	if err != nil {
 		return err
 	}
-	k.storeBytes.Store(size)
-	at := h.older(now, k.cfg.Limits.keepFor(size))
-	if at == 0 {
+	k.look(size)
+	h.pressed++
+	if size.Needed() < cellstate.StoreFilling {
+		h.pressed = 0
+	}
+	keep := k.cfg.Limits.keepFor(size)
+	if keep < k.cfg.Limits.History {
+		h.next = now.Add(k.cfg.Limits.Compact / hurry)
+	}
+	if at := h.older(now, keep); at > 0 {
+		if err := k.cfg.Store.Compact(asking, at); err != nil {
+			return err
+		}
+		h.compacted = at
+		k.log.Debug("compacted the store", zap.Int64("revision", int64(at)), zap.Int64("bytes", size.InUse))
+	}
+	return k.defragment(ctx, h, size, now)
+}
+
+// look notes the store's size, and says so when it comes near its quota.
+func (k *Keeper) look(size cellstate.Size) {
+	was := k.size.Swap(&size)
+	if was != nil && level(*was) >= level(size) {
+		return
+	}
+	fields := []zap.Field{zap.Int("percent", size.Filled()), zap.Int64("file", size.File), zap.Int64("inUse", size.InUse), zap.Int64("quota", size.Quota)}
+	switch level(size) {
+	case cellstate.StoreNearlyFull:
+		k.log.Error("the store is nearly full, and will take no writes then: see `ohm store doctor`", fields...)
+	case cellstate.StoreFilling:
+		k.log.Warn("the store fills: see `ohm store doctor`", fields...)
+	}
+}
+
+// level is the highest of the alarm levels that a size has reached; 0: none.
+func level(size cellstate.Size) int {
+	switch filled := size.Filled(); {
+	case filled >= cellstate.StoreNearlyFull:
+		return cellstate.StoreNearlyFull
+	case filled >= cellstate.StoreFilling:
+		return cellstate.StoreFilling
+	}
+	return 0
+}
+
+// defragment makes a store of ours give back what is free in its file, if that pays.
+// Nobody gets an answer from it meanwhile.
+func (k *Keeper) defragment(ctx context.Context, h *history, size cellstate.Size, now time.Time) error {
+	if k.cfg.Carer == nil || !k.cfg.Limits.pays(size, now.Sub(h.defragmented)) {
 		return nil
 	}
-	if err := k.cfg.Store.Compact(ctx, at); err != nil {
-		return err
+	h.defragmented = now
+	return k.cfg.Carer.Defragment(ctx, func(step *ohmv1.StoreStep) {
+		k.log.Info("defragmented the store, which answered nobody meanwhile", zap.String("member", step.GetMember()),
+			zap.String("size", step.GetDetail()), zap.Duration("took", time.Duration(step.GetMilliseconds())*time.Millisecond))
+	})
+}
+
+// pays says whether enough of a store's file is free, so long after the last time.
+func (l Limits) pays(size cellstate.Size, since time.Duration) bool {
+	free := size.File - size.InUse
+	worth := l.DefragmentBytes
+	if size.Quota > 0 {
+		worth = min(worth, size.Quota/10)
 	}
-	h.compacted = at
-	k.log.Debug("compacted the store", zap.Int64("revision", int64(at)), zap.Int64("bytes", size))
-	return nil
+	switch {
+	case free < worth:
+		return false
+	case level(size) > 0 && since >= l.HistoryLeast:
+		return free >= size.File/4
+	}
+	return since >= l.Defragment && free >= size.File/2
 }

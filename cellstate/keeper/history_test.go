@@ -35,9 +35,51 @@ func TestHistoryKeepsWhatItMust(t *testing.T) {
 			t.Errorf("%s: revision %d, want %d", step.name, got, step.want)
 		}
 	}
+}
+
+func TestHowMuchOfThePastIsKept(t *testing.T) {
 	l := Limits{}.withDefaults()
-	if short, long := l.keepFor(l.HistoryBytes+1), l.keepFor(l.HistoryBytes); short != l.HistoryLeast || long != l.History {
-		t.Errorf("kept for %v when full and %v else", short, long)
+	const gib = 1 << 30
+	for _, row := range []struct {
+		name string
+		size cellstate.Size
+		want time.Duration
+	}{
+		{"small", cellstate.Size{InUse: gib, File: 2 * gib}, l.History},
+		{"large", cellstate.Size{InUse: gib + 1}, l.HistoryLeast},
+		{"below half of a small quota", cellstate.Size{InUse: 7 << 20, Quota: 16 << 20}, l.History},
+		{"half of a small quota", cellstate.Size{InUse: 8 << 20, Quota: 16 << 20}, l.HistoryLeast},
+		{"near the quota", cellstate.Size{InUse: 12 << 20, Quota: 16 << 20}, l.Compact},
+		{"a large file, mostly free", cellstate.Size{InUse: 1 << 20, File: 16 << 20, Quota: 16 << 20}, l.History},
+	} {
+		if got := l.keepFor(row.size); got != row.want {
+			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+	}
+}
+
+func TestWhenDefragmentingPays(t *testing.T) {
+	l := Limits{}.withDefaults()
+	const mib = 1 << 20
+	for _, row := range []struct {
+		name  string
+		size  cellstate.Size
+		since time.Duration
+		want  bool
+	}{
+		{"mostly free", cellstate.Size{InUse: 400 * mib, File: 1000 * mib, Quota: 8000 * mib}, 2 * time.Hour, true},
+		{"not so soon again", cellstate.Size{InUse: 400 * mib, File: 1000 * mib, Quota: 8000 * mib}, 59 * time.Minute, false},
+		{"mostly used", cellstate.Size{InUse: 600 * mib, File: 1000 * mib, Quota: 8000 * mib}, 2 * time.Hour, false},
+		{"too little", cellstate.Size{InUse: 1 * mib, File: 200 * mib, Quota: 8000 * mib}, 2 * time.Hour, false},
+		{"a part of a small quota", cellstate.Size{InUse: 1 * mib, File: 5 * mib, Quota: 16 * mib}, 2 * time.Hour, true},
+		{"near the quota", cellstate.Size{InUse: 5000 * mib, File: 7000 * mib, Quota: 8000 * mib}, 2 * time.Minute, true},
+		{"near the quota, but not free", cellstate.Size{InUse: 6500 * mib, File: 7000 * mib, Quota: 8000 * mib}, 2 * time.Minute, false},
+		{"near the quota, a moment later", cellstate.Size{InUse: 5000 * mib, File: 7000 * mib, Quota: 8000 * mib}, time.Second, false},
+		{"no quota known", cellstate.Size{InUse: 400 * mib, File: 1000 * mib}, 2 * time.Hour, true},
+	} {
+		if got := l.pays(row.size, row.since); got != row.want {
+			t.Errorf("%s: %v", row.name, got)
+		}
 	}
 }
 

@@ -30,8 +30,9 @@ type Store interface {
 // Config of a keeper. Store, Mirror and Server must be given.
 type Config struct {
 	Store  Store
-	Mirror *mirror.Mirror // somebody else runs it
-	Server string         // name of this server, unique in the cell
+	Carer  cellstate.Carer // of a store that is ours to defragment; nil: it is not
+	Mirror *mirror.Mirror  // somebody else runs it
+	Server string          // name of this server, unique in the cell
 	Log    *zap.Logger
 	Limits Limits
 }
@@ -58,10 +59,15 @@ type Limits struct {
 	Sweep     time.Duration // between two looks at what may be removed; 1 min
 
 	// The store's past is kept for History, 10 min, and only for HistoryLeast, 1 min, while
-	// the store takes more than HistoryBytes, 1 GiB. Compact is the time between two
-	// compactions, 10 s: many small ones hurt nobody.
+	// the store takes more than HistoryBytes, 1 GiB, or more than half of its quota. Compact
+	// is the time between two compactions, 10 s: many small ones hurt nobody.
 	History, HistoryLeast, Compact time.Duration
 	HistoryBytes                   int64
+	// A store of ours whose file is mostly free is made to give that back, at most once in
+	// Defragment, 1 h, and sooner, once in HistoryLeast, when the file comes near the quota;
+	// not for less than DefragmentBytes, 256 MiB, or a tenth of the quota.
+	Defragment      time.Duration
+	DefragmentBytes int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -85,8 +91,12 @@ func (l Limits) withDefaults() Limits {
 	span(&l.History, 10*time.Minute)
 	span(&l.HistoryLeast, time.Minute)
 	span(&l.Compact, 10*time.Second)
+	span(&l.Defragment, time.Hour)
 	if l.HistoryBytes <= 0 {
 		l.HistoryBytes = 1 << 30
+	}
+	if l.DefragmentBytes <= 0 {
+		l.DefragmentBytes = 256 << 20
 	}
 	number(&l.BrakePercent, 40)
 	number(&l.BrakeNodes, 3)
@@ -102,7 +112,7 @@ type Keeper struct {
 	leads   atomic.Bool
 	braking atomic.Bool
 
-	storeBytes atomic.Int64 // as of the last look
+	size atomic.Pointer[cellstate.Size] // of the store, as of the last look; nil: none
 }
 
 // New returns a keeper; Run makes it work.

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -101,22 +102,24 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 		if _, at := snapshot.Meta(leaderMeta); at != lead.Revision && snapshot.Revision() >= lead.Revision {
 			return errDeposed
 		}
+		// First, and whatever comes of the rest: a store that is full takes no writes, but forgets.
+		forgot := k.forget(ctx, past, snapshot.Revision(), start)
 		wake, err := k.mark(ctx, lead, done, snapshot, start)
 		if err == nil {
 			err = k.lose(ctx, lead, liveness, snapshot, start)
 		}
-		if err == nil && start.Sub(swept) >= k.cfg.Limits.Sweep {
-			err, swept = k.sweep(ctx, lead, snapshot, start), start
+		if sweep := k.cfg.Limits.squeezed(past, snapshot); err == nil && start.Sub(swept) >= sweep.Sweep {
+			err, swept = k.sweep(ctx, lead, snapshot, start, sweep), start
 		}
-		if err == nil {
-			err = k.forget(ctx, past, snapshot.Revision(), start)
-		}
+		err = errors.Join(err, forgot)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			k.log.Warn("the store does not answer, trying again", zap.Error(err))
-			pause(ctx, retry)
+			if pause(ctx, retry); errors.Is(err, cellstate.ErrNoSpace) { // until somebody has done something
+				pause(ctx, k.cfg.Limits.Compact/hurry)
+			}
 			continue
 		}
 		pause(ctx, max(keepEvery, 4*time.Since(start)))

@@ -47,7 +47,7 @@ func TestCollectors(t *testing.T) {
 			}
 			return all
 		}
-		if got := fmt.Sprint(gauges()); got != "map[ohm_keeper_braking:0 ohm_keeper_leading:0 ohm_store_bytes:0]" {
+		if got := fmt.Sprint(gauges()); got != "map[ohm_keeper_braking:0 ohm_keeper_leading:0 ohm_store_alarm_percent:0 ohm_store_bytes:0 ohm_store_file_bytes:0 ohm_store_quota_bytes:0]" {
 			t.Error(got)
 		}
 		h.run(k)
@@ -56,7 +56,7 @@ func TestCollectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(gauges()); got != fmt.Sprintf("map[ohm_keeper_braking:0 ohm_keeper_leading:1 ohm_store_bytes:%d]", size) {
+		if got := fmt.Sprint(gauges()); got != fmt.Sprintf("map[ohm_keeper_braking:0 ohm_keeper_leading:1 ohm_store_alarm_percent:0 ohm_store_bytes:%d ohm_store_file_bytes:%d ohm_store_quota_bytes:0]", size.InUse, size.File) {
 			t.Error(got)
 		}
 	})

@@ -13,9 +13,9 @@ import (
 )
 
 // sweep removes what is kept long enough.
-func (k *Keeper) sweep(ctx context.Context, lead cellstate.Guard, s *cellstate.Snapshot, now time.Time) error {
+func (k *Keeper) sweep(ctx context.Context, lead cellstate.Guard, s *cellstate.Snapshot, now time.Time, l Limits) error {
 	var writes []cellstate.Write
-	removed := expired(s, now, k.cfg.Limits)
+	removed := expired(s, now, l)
 	for _, j := range removed {
 		writes = append(writes, removal(s, j))
 	}
@@ -27,7 +27,7 @@ func (k *Keeper) sweep(ctx context.Context, lead cellstate.Guard, s *cellstate.S
 		if gone[j] {
 			continue
 		}
-		writes = append(writes, trim(j, now, k.cfg.Limits)...)
+		writes = append(writes, trim(j, now, l)...)
 		if w := staleWaiting(j); w != nil {
 			writes = append(writes, *w)
 		}
@@ -40,6 +40,26 @@ func (k *Keeper) sweep(ctx context.Context, lead cellstate.Guard, s *cellstate.S
 	}
 	_, err := k.commit(ctx, lead, writes)
 	return err
+}
+
+// patience is how many looks at a store that is about to be full it takes until it is not
+// history that fills it.
+const patience = 3
+
+// squeezed are the limits for a store that is about to be full though it has forgotten its
+// past: the older half of the done jobs goes, and soon.
+func (l Limits) squeezed(h *history, s *cellstate.Snapshot) Limits {
+	if h.pressed <= patience {
+		return l
+	}
+	done := 0
+	for j := range s.Jobs() {
+		if j.Record.GetDone() != nil {
+			done++
+		}
+	}
+	l.DoneJobs, l.Sweep = min(l.DoneJobs, done/2), min(l.Sweep, l.Compact)
+	return l
 }
 
 // expired are the done jobs that may go: the old ones, and the oldest beyond the number

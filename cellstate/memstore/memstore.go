@@ -120,10 +120,10 @@ func (s *Store) Compact(ctx context.Context, revision cellstate.Revision) error 
 	return nil
 }
 
-// Size is the length of all records and their history, in bytes.
-func (s *Store) Size(ctx context.Context) (int64, error) {
+// Size is the length of all records and their history.
+func (s *Store) Size(ctx context.Context) (cellstate.Size, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("%w: %w", cellstate.ErrUnreachable, err)
+		return cellstate.Size{}, fmt.Errorf("%w: %w", cellstate.ErrUnreachable, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *Store) Size(ctx context.Context) (int64, error) {
 			size += len(c.key) + len(c.value)
 		}
 	}
-	return int64(size), nil
+	return cellstate.Size{InUse: int64(size), File: int64(size)}, nil
 }
 
 // PutRaw writes a key as a process of another release might: any key, any bytes, nothing

@@ -29,7 +29,9 @@ func (s *cell) Info(ctx context.Context, _ *ohmv1.InfoRequest) (*ohmv1.InfoRespo
 	if err != nil {
 		return nil, err
 	}
+	size := s.storeSize(ctx)
 	return &ohmv1.InfoResponse{
+		StoreFileBytes: size.File, StoreQuotaBytes: size.Quota,
 		Cell: s.cfg.Cell, Version: s.cfg.Version, Revision: int64(snapshot.Revision()), Server: s.cfg.Name,
 		Etcd: s.cfg.Etcd.Endpoints, EtcdMaxTxnOps: int32(s.cfg.Etcd.MaxTxnOps), EtcdMaxRequestBytes: int32(s.cfg.Etcd.MaxRequestBytes),
 	}, nil

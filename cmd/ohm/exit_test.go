@@ -44,7 +44,7 @@ func TestNobodyListens(t *testing.T) {
 		{"run", write(t, "hello.yaml", helloFile)}, {"run", write(t, "hello.yaml", helloFile), "--wait", "--timeout", "1h"},
 		{"status"}, {"status", "hello"}, {"logs", "hello"}, {"stop", "hello"}, {"stop", "--all", "--wait"}, {"explain", "hello"},
 		{"job", "list"}, {"job", "get", "x"}, {"node", "list"}, {"node", "get", "x"}, {"node", "drain", "x"}, {"node", "resume", "x"},
-		{"task", "list"}, {"scheduler", "list"}, {"conflict", "list"}, {"txn", "get", "x"}, {"audit"},
+		{"task", "list"}, {"scheduler", "list"}, {"conflict", "list"}, {"txn", "get", "x"}, {"audit"}, {"store", "doctor"}, {"store", "doctor", "--cure"},
 	} {
 		start := time.Now()
 		r := ohm(t, address, call{args: args})

@@ -42,6 +42,8 @@ type fake struct {
 	explain    *ohmv1.ExplainResponse
 	txn        *ohmv1.TxnView
 	audit      *ohmv1.AuditResponse
+	store      *ohmv1.StoreStatusResponse
+	steps      []*ohmv1.StoreStep // of a cure, after which nothing is wrong
 	failure    error // of every other request
 }
 
@@ -265,6 +267,26 @@ func (f fakeCell) ListSchedulers(context.Context, *ohmv1.ListSchedulersRequest) 
 	return &ohmv1.ListSchedulersResponse{Schedulers: f.schedulers}, f.failure
 }
 
+func (f fakeCell) StoreStatus(context.Context, *ohmv1.StoreStatusRequest) (*ohmv1.StoreStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store, f.failure
+}
+
+func (f fakeCell) CureStore(_ *ohmv1.CureStoreRequest, stream grpc.ServerStreamingServer[ohmv1.StoreStep]) error {
+	for _, s := range f.steps {
+		if err := stream.Send(s); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.store = &ohmv1.StoreStatusResponse{Revision: 9031, HistoryFrom: 9031, Members: []*ohmv1.StoreMember{
+		{Name: "ohm", Endpoint: "unix:///d/etcd.sock", Version: "3.6.0", Leader: true, FileBytes: 1 << 20, InUseBytes: 1 << 20, QuotaBytes: 16 << 20},
+	}}
+	return f.failure
+}
+
 type fakeInsight struct {
 	ohmv1.UnimplementedInsightServer
 	*fake
@@ -364,5 +386,18 @@ func fullCell() *fake {
 		txn: &ohmv1.TxnView{Transaction: "T2", Scheduler: "batch", Instance: "i1", Mode: "incremental", Claims: 2, SnapshotRevision: 812, Time: ageOf(5 * time.Second),
 			Committed: []*ohmv1.TxnClaim{{Namespace: "default", Task: "b/main/1", Attempt: 1, Node: "n7", Revision: 815, State: "Running"}}, Refused: []*ohmv1.ConflictView{conflict}},
 		audit: &ohmv1.AuditResponse{FromRevision: 1, ToRevision: 9031, Revisions: 9030, Transactions: 412, Placements: 1807},
+		store: &ohmv1.StoreStatusResponse{
+			Revision: 9031, HistoryFrom: 812,
+			Members: []*ohmv1.StoreMember{
+				{Name: "ohm", Endpoint: "unix:///d/etcd.sock", Version: "3.6.0", Leader: true, FileBytes: 16 << 20, InUseBytes: 3 << 20, QuotaBytes: 16 << 20, Alarms: []string{"NOSPACE"}},
+				{Name: "m2", Endpoint: "http://10.0.0.2:2379", Error: "connection refused"},
+			},
+			Findings: []string{"member ohm is full (alarm NOSPACE): the store takes no writes; running tasks and reads go on", "member m2 does not answer: connection refused"},
+		},
+		steps: []*ohmv1.StoreStep{
+			{Step: "compact", Detail: "history begins at revision 9031", Milliseconds: 120},
+			{Step: "defragment", Member: "ohm", Detail: "16Mi became 1Mi", Milliseconds: 1300},
+			{Step: "disarm", Detail: "alarms NOSPACE ended: 1", Milliseconds: 4},
+		},
 	}
 }

@@ -46,15 +46,20 @@ func (p *part) dataFlags(f *pflag.FlagSet, preset, what string) {
 	config.Settings(f, "data-dir")
 }
 
-func (p *part) storeFlags(f *pflag.FlagSet) {
+func (p *part) etcdFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.store.Endpoints, "etcd", nil, "addresses of the cell's etcd, host:port,…")
 	f.StringVar(&p.store.CA, "etcd-ca", "", "PEM file with the certificates that sign etcd's")
 	f.StringVar(&p.store.Cert, "etcd-cert", "", "PEM file with the certificate to show to etcd")
 	f.StringVar(&p.store.Key, "etcd-key", "", "PEM file with that certificate's key")
 	f.StringVar(&p.store.Cell, "cell", "default", "name of the cell: its part of the store")
+	config.Settings(f, "etcd", "etcd-ca", "etcd-cert", "etcd-key", "cell")
+}
+
+func (p *part) storeFlags(f *pflag.FlagSet) {
+	p.etcdFlags(f)
 	f.IntVar(&p.store.MaxTxnOps, "etcd-max-txn-ops", 0, "the etcd server's --max-txn-ops; if not given, it is found out")
 	f.IntVar(&p.store.MaxRequestBytes, "etcd-max-request-bytes", 0, "the etcd server's --max-request-bytes; if not given, it is found out")
-	config.Settings(f, "etcd", "etcd-ca", "etcd-cert", "etcd-key", "cell", "etcd-max-txn-ops", "etcd-max-request-bytes")
+	config.Settings(f, "etcd-max-txn-ops", "etcd-max-request-bytes")
 }
 
 func (p *part) listenFlags(f *pflag.FlagSet) {

@@ -9,11 +9,12 @@ import (
 	"github.com/ohmcell/ohm/cellstate/mirror"
 	"github.com/ohmcell/ohm/cmd/ohm/process"
 	"github.com/ohmcell/ohm/pkg/config"
+	"github.com/ohmcell/ohm/pkg/resource"
 )
 
 func serverCommand(a *app) *cobra.Command {
 	p := &part{a: a}
-	var name string
+	var name, quota string
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Run a server of a cell",
@@ -33,12 +34,18 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 			if p.embedded == (len(p.store.Endpoints) > 0) {
 				return refuse("give either --etcd host:port,… or --embedded-etcd")
 			}
+			var bytes int64
+			if quota != "" {
+				if bytes, err = resource.ParseBytes(quota); err != nil || bytes <= 0 {
+					return refuse("--embedded-etcd-quota %q is not a size, such as 8Gi", quota)
+				}
+			}
 			dir := p.dataDir
 			if p.embedded && dir == "" {
 				dir = a.defaultDataDir()
 			}
 			err = process.Server{
-				Store: p.store, Embedded: p.embedded, DataDir: dir, Listen: p.listen(), Name: name, Version: version, Log: log,
+				Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(), Name: name, Version: version, Log: log,
 				Ready: func(_ context.Context, address string, store process.Store, _ *mirror.Mirror) {
 					if p.embedded {
 						fmt.Fprintf(a.stdout, "etcd %s\n", store.Endpoints[0])
@@ -55,7 +62,8 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 	p.dataFlags(f, "", "where the embedded etcd and this server's name are kept")
 	p.logFlags(f, "info")
 	f.BoolVar(&p.embedded, "embedded-etcd", false, "run the cell's etcd in this process")
+	f.StringVar(&quota, "embedded-etcd-quota", "", "size of the embedded etcd's file at which it takes no more writes; if not given, 8Gi")
 	f.StringVar(&name, "name", "", "name of this server, unique in the cell; if not given, one is made and kept in the data dir")
-	config.Settings(f, "embedded-etcd")
+	config.Settings(f, "embedded-etcd", "embedded-etcd-quota")
 	return asPart(c)
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/ohmjson"
+	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
 )
@@ -77,9 +79,22 @@ func (a *app) version(ctx context.Context) error {
 			p.linef("ohm   %s", client.Version)
 			if cell != nil {
 				p.linef("cell  %s  %s at %s, revision %d", cell.Version, cell.Cell, a.client.Address, cell.Revision)
+				storeLine(p, cellstate.Size{File: cell.StoreFileBytes, Quota: cell.StoreQuotaBytes})
 			}
 		},
 	})
+}
+
+// storeLine says how full the cell's store is, if that is known.
+func storeLine(p *printer, size cellstate.Size) {
+	if size.Quota == 0 {
+		return
+	}
+	hint := ""
+	if size.Filled() >= cellstate.StoreFilling {
+		hint = "; see `ohm store doctor`"
+	}
+	p.linef("store %s of %s, %d%%%s", resource.RoundBytes(size.File), resource.RoundBytes(size.Quota), size.Filled(), hint)
 }
 
 // versionJSON has the server's message under "cell", if there is one.

@@ -24,6 +24,7 @@ import (
 type Server struct {
 	Store    Store  // ignored with Embedded
 	Embedded bool   // run an etcd in this process
+	Quota    int64  // of the embedded etcd, in bytes; 0: the preset one
 	DataDir  string // of the embedded etcd and of this server's name
 	Listen   Listen
 	Name     string // empty: from the data dir
@@ -53,7 +54,7 @@ func (s Server) Run(ctx context.Context) error {
 	}
 	defer listener.Close()
 	if s.Embedded {
-		etcd, err := embedded.Start(ctx, s.DataDir, s.Log)
+		etcd, err := embedded.Settings{QuotaBytes: s.Quota}.Start(ctx, s.DataDir, s.Log)
 		if err != nil {
 			return err
 		}
@@ -76,7 +77,11 @@ func (s Server) serve(ctx context.Context, listener net.Listener) error {
 		Etcd:  server.Etcd{Endpoints: s.Store.Endpoints, MaxTxnOps: s.Store.MaxTxnOps, MaxRequestBytes: s.Store.MaxRequestBytes},
 		Token: s.Listen.token, Log: s.Log.Named("server"), Limits: s.Limits,
 	})
-	keep := keeper.New(keeper.Config{Store: store, Mirror: m, Server: s.Name, Log: s.Log.Named("keeper"), Limits: s.Keeper})
+	keeping := keeper.Config{Store: store, Mirror: m, Server: s.Name, Log: s.Log.Named("keeper"), Limits: s.Keeper}
+	if s.Embedded { // somebody else's etcd is theirs to defragment
+		keeping.Carer = store
+	}
+	keep := keeper.New(keeping)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(append(keep.Collectors(), srv.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
 	g := grpc.NewServer(append(srv.Options(),

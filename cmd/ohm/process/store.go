@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.uber.org/zap"
 
+	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/etcdstore"
 	"github.com/ohmcell/ohm/cellstate/etcdstore/embedded"
 )
@@ -43,6 +44,18 @@ func (s Store) tls() (*tls.Config, error) {
 		return nil, fmt.Errorf("etcd's TLS files: %w", err)
 	}
 	return conf, nil
+}
+
+// Carer connects to the store to look after it, whatever state it is in.
+func (s Store) Carer() (c cellstate.Carer, closeIt func() error, err error) {
+	if s.TLS, err = s.tls(); err != nil {
+		return nil, nil, err
+	}
+	store, err := etcdstore.Dial(s.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, store.Close, nil
 }
 
 // open connects under a sender's name, trying again for as long as ctx allows: the

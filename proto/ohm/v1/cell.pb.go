@@ -69,6 +69,8 @@ type InfoResponse struct {
 	Etcd                []string               `protobuf:"bytes,5,rep,name=etcd,proto3" json:"etcd,omitempty"`                                             // where schedulers of this machine find the store
 	EtcdMaxTxnOps       int32                  `protobuf:"varint,6,opt,name=etcd_max_txn_ops,json=etcdMaxTxnOps,proto3" json:"etcd_max_txn_ops,omitempty"` // the limits that it was started with
 	EtcdMaxRequestBytes int32                  `protobuf:"varint,7,opt,name=etcd_max_request_bytes,json=etcdMaxRequestBytes,proto3" json:"etcd_max_request_bytes,omitempty"`
+	StoreFileBytes      int64                  `protobuf:"varint,8,opt,name=store_file_bytes,json=storeFileBytes,proto3" json:"store_file_bytes,omitempty"`    // what the store takes on disk
+	StoreQuotaBytes     int64                  `protobuf:"varint,9,opt,name=store_quota_bytes,json=storeQuotaBytes,proto3" json:"store_quota_bytes,omitempty"` // at which it takes no more writes; 0: not known
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -152,6 +154,338 @@ func (x *InfoResponse) GetEtcdMaxRequestBytes() int32 {
 	return 0
 }
 
+func (x *InfoResponse) GetStoreFileBytes() int64 {
+	if x != nil {
+		return x.StoreFileBytes
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetStoreQuotaBytes() int64 {
+	if x != nil {
+		return x.StoreQuotaBytes
+	}
+	return 0
+}
+
+type StoreStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreStatusRequest) Reset() {
+	*x = StoreStatusRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreStatusRequest) ProtoMessage() {}
+
+func (x *StoreStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreStatusRequest.ProtoReflect.Descriptor instead.
+func (*StoreStatusRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{2}
+}
+
+// StoreStatusResponse is what the store says of itself.
+type StoreStatusResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`                          // the present one
+	HistoryFrom   int64                  `protobuf:"varint,2,opt,name=history_from,json=historyFrom,proto3" json:"history_from,omitempty"` // the oldest revision that is kept; 0: not known
+	Members       []*StoreMember         `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	Findings      []string               `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"` // what is wrong, a sentence each
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreStatusResponse) Reset() {
+	*x = StoreStatusResponse{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreStatusResponse) ProtoMessage() {}
+
+func (x *StoreStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreStatusResponse.ProtoReflect.Descriptor instead.
+func (*StoreStatusResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StoreStatusResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *StoreStatusResponse) GetHistoryFrom() int64 {
+	if x != nil {
+		return x.HistoryFrom
+	}
+	return 0
+}
+
+func (x *StoreStatusResponse) GetMembers() []*StoreMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *StoreStatusResponse) GetFindings() []string {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+type StoreMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Endpoint      string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Leader        bool                   `protobuf:"varint,4,opt,name=leader,proto3" json:"leader,omitempty"`
+	FileBytes     int64                  `protobuf:"varint,5,opt,name=file_bytes,json=fileBytes,proto3" json:"file_bytes,omitempty"`      // what it takes on its disk
+	InUseBytes    int64                  `protobuf:"varint,6,opt,name=in_use_bytes,json=inUseBytes,proto3" json:"in_use_bytes,omitempty"` // of that, by records and history; the rest is free for what is written next
+	QuotaBytes    int64                  `protobuf:"varint,7,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`   // at which it takes no more writes; 0: not known
+	Alarms        []string               `protobuf:"bytes,8,rep,name=alarms,proto3" json:"alarms,omitempty"`                              // NOSPACE, CORRUPT
+	Error         string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`                                // why it did not answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreMember) Reset() {
+	*x = StoreMember{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreMember) ProtoMessage() {}
+
+func (x *StoreMember) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
+func (*StoreMember) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *StoreMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StoreMember) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *StoreMember) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StoreMember) GetLeader() bool {
+	if x != nil {
+		return x.Leader
+	}
+	return false
+}
+
+func (x *StoreMember) GetFileBytes() int64 {
+	if x != nil {
+		return x.FileBytes
+	}
+	return 0
+}
+
+func (x *StoreMember) GetInUseBytes() int64 {
+	if x != nil {
+		return x.InUseBytes
+	}
+	return 0
+}
+
+func (x *StoreMember) GetQuotaBytes() int64 {
+	if x != nil {
+		return x.QuotaBytes
+	}
+	return 0
+}
+
+func (x *StoreMember) GetAlarms() []string {
+	if x != nil {
+		return x.Alarms
+	}
+	return nil
+}
+
+func (x *StoreMember) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type CureStoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CureStoreRequest) Reset() {
+	*x = CureStoreRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CureStoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CureStoreRequest) ProtoMessage() {}
+
+func (x *CureStoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CureStoreRequest.ProtoReflect.Descriptor instead.
+func (*CureStoreRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{5}
+}
+
+// StoreStep is a step of a cure that has been done.
+type StoreStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`     // compact | defragment | disarm
+	Member        string                 `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"` // empty: all
+	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"` // what it did
+	Milliseconds  int64                  `protobuf:"varint,4,opt,name=milliseconds,proto3" json:"milliseconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreStep) Reset() {
+	*x = StoreStep{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreStep) ProtoMessage() {}
+
+func (x *StoreStep) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreStep.ProtoReflect.Descriptor instead.
+func (*StoreStep) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *StoreStep) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *StoreStep) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *StoreStep) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *StoreStep) GetMilliseconds() int64 {
+	if x != nil {
+		return x.Milliseconds
+	}
+	return 0
+}
+
 type ListSchedulersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -160,7 +494,7 @@ type ListSchedulersRequest struct {
 
 func (x *ListSchedulersRequest) Reset() {
 	*x = ListSchedulersRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[2]
+	mi := &file_ohm_v1_cell_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -172,7 +506,7 @@ func (x *ListSchedulersRequest) String() string {
 func (*ListSchedulersRequest) ProtoMessage() {}
 
 func (x *ListSchedulersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[2]
+	mi := &file_ohm_v1_cell_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -185,7 +519,7 @@ func (x *ListSchedulersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulersRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulersRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{2}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{7}
 }
 
 type ListSchedulersResponse struct {
@@ -197,7 +531,7 @@ type ListSchedulersResponse struct {
 
 func (x *ListSchedulersResponse) Reset() {
 	*x = ListSchedulersResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[3]
+	mi := &file_ohm_v1_cell_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -209,7 +543,7 @@ func (x *ListSchedulersResponse) String() string {
 func (*ListSchedulersResponse) ProtoMessage() {}
 
 func (x *ListSchedulersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[3]
+	mi := &file_ohm_v1_cell_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -222,7 +556,7 @@ func (x *ListSchedulersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulersResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulersResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{3}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListSchedulersResponse) GetSchedulers() []*SchedulerView {
@@ -248,7 +582,7 @@ type SchedulerView struct {
 
 func (x *SchedulerView) Reset() {
 	*x = SchedulerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[4]
+	mi := &file_ohm_v1_cell_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +594,7 @@ func (x *SchedulerView) String() string {
 func (*SchedulerView) ProtoMessage() {}
 
 func (x *SchedulerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[4]
+	mi := &file_ohm_v1_cell_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +607,7 @@ func (x *SchedulerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerView.ProtoReflect.Descriptor instead.
 func (*SchedulerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{4}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SchedulerView) GetScheduler() string {
@@ -351,7 +685,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[5]
+	mi := &file_ohm_v1_cell_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +697,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[5]
+	mi := &file_ohm_v1_cell_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +710,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{5}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainResponse) GetNamespace() string {
@@ -469,7 +803,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[6]
+	mi := &file_ohm_v1_cell_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +815,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[6]
+	mi := &file_ohm_v1_cell_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +828,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{6}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -541,7 +875,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[7]
+	mi := &file_ohm_v1_cell_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +887,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[7]
+	mi := &file_ohm_v1_cell_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +900,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -599,7 +933,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[8]
+	mi := &file_ohm_v1_cell_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +945,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[8]
+	mi := &file_ohm_v1_cell_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +958,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -745,7 +1079,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[9]
+	mi := &file_ohm_v1_cell_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +1091,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[9]
+	mi := &file_ohm_v1_cell_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +1104,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -817,7 +1151,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[10]
+	mi := &file_ohm_v1_cell_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +1163,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[10]
+	mi := &file_ohm_v1_cell_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +1176,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -869,7 +1203,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[11]
+	mi := &file_ohm_v1_cell_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1215,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[11]
+	mi := &file_ohm_v1_cell_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1228,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -974,7 +1308,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[12]
+	mi := &file_ohm_v1_cell_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1320,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[12]
+	mi := &file_ohm_v1_cell_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1333,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -1052,7 +1386,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[13]
+	mi := &file_ohm_v1_cell_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1398,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[13]
+	mi := &file_ohm_v1_cell_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1411,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{18}
 }
 
 type AuditResponse struct {
@@ -1094,7 +1428,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[14]
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1440,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[14]
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1453,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -1176,7 +1510,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[15]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1522,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[15]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1535,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -1237,7 +1571,7 @@ var File_ohm_v1_cell_proto protoreflect.FileDescriptor
 const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"\x11ohm/v1/cell.proto\x12\x06ohm.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x11ohm/v1/jobs.proto\x1a\x14ohm/v1/records.proto\"\r\n" +
-	"\vInfoRequest\"\xe2\x01\n" +
+	"\vInfoRequest\"\xb8\x02\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
@@ -1245,7 +1579,34 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x06server\x18\x04 \x01(\tR\x06server\x12\x12\n" +
 	"\x04etcd\x18\x05 \x03(\tR\x04etcd\x12'\n" +
 	"\x10etcd_max_txn_ops\x18\x06 \x01(\x05R\retcdMaxTxnOps\x123\n" +
-	"\x16etcd_max_request_bytes\x18\a \x01(\x05R\x13etcdMaxRequestBytes\"\x17\n" +
+	"\x16etcd_max_request_bytes\x18\a \x01(\x05R\x13etcdMaxRequestBytes\x12(\n" +
+	"\x10store_file_bytes\x18\b \x01(\x03R\x0estoreFileBytes\x12*\n" +
+	"\x11store_quota_bytes\x18\t \x01(\x03R\x0fstoreQuotaBytes\"\x14\n" +
+	"\x12StoreStatusRequest\"\x9f\x01\n" +
+	"\x13StoreStatusResponse\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12!\n" +
+	"\fhistory_from\x18\x02 \x01(\x03R\vhistoryFrom\x12-\n" +
+	"\amembers\x18\x03 \x03(\v2\x13.ohm.v1.StoreMemberR\amembers\x12\x1a\n" +
+	"\bfindings\x18\x04 \x03(\tR\bfindings\"\xff\x01\n" +
+	"\vStoreMember\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x16\n" +
+	"\x06leader\x18\x04 \x01(\bR\x06leader\x12\x1d\n" +
+	"\n" +
+	"file_bytes\x18\x05 \x01(\x03R\tfileBytes\x12 \n" +
+	"\fin_use_bytes\x18\x06 \x01(\x03R\n" +
+	"inUseBytes\x12\x1f\n" +
+	"\vquota_bytes\x18\a \x01(\x03R\n" +
+	"quotaBytes\x12\x16\n" +
+	"\x06alarms\x18\b \x03(\tR\x06alarms\x12\x14\n" +
+	"\x05error\x18\t \x01(\tR\x05error\"\x12\n" +
+	"\x10CureStoreRequest\"s\n" +
+	"\tStoreStep\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\"\n" +
+	"\fmilliseconds\x18\x04 \x01(\x03R\fmilliseconds\"\x17\n" +
 	"\x15ListSchedulersRequest\"O\n" +
 	"\x16ListSchedulersResponse\x125\n" +
 	"\n" +
@@ -1341,10 +1702,12 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x10\n" +
 	"\x03law\x18\x02 \x01(\tR\x03law\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail2\x8a\x01\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail2\x8e\x02\n" +
 	"\x04Cell\x121\n" +
 	"\x04Info\x12\x13.ohm.v1.InfoRequest\x1a\x14.ohm.v1.InfoResponse\x12O\n" +
-	"\x0eListSchedulers\x12\x1d.ohm.v1.ListSchedulersRequest\x1a\x1e.ohm.v1.ListSchedulersResponse2\xfa\x01\n" +
+	"\x0eListSchedulers\x12\x1d.ohm.v1.ListSchedulersRequest\x1a\x1e.ohm.v1.ListSchedulersResponse\x12F\n" +
+	"\vStoreStatus\x12\x1a.ohm.v1.StoreStatusRequest\x1a\x1b.ohm.v1.StoreStatusResponse\x12:\n" +
+	"\tCureStore\x12\x18.ohm.v1.CureStoreRequest\x1a\x11.ohm.v1.StoreStep0\x012\xfa\x01\n" +
 	"\aInsight\x129\n" +
 	"\aExplain\x12\x15.ohm.v1.GetJobRequest\x1a\x17.ohm.v1.ExplainResponse\x12L\n" +
 	"\rListConflicts\x12\x1c.ohm.v1.ListConflictsRequest\x1a\x1d.ohm.v1.ListConflictsResponse\x120\n" +
@@ -1363,61 +1726,71 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
-	(*ListSchedulersRequest)(nil),  // 2: ohm.v1.ListSchedulersRequest
-	(*ListSchedulersResponse)(nil), // 3: ohm.v1.ListSchedulersResponse
-	(*SchedulerView)(nil),          // 4: ohm.v1.SchedulerView
-	(*ExplainResponse)(nil),        // 5: ohm.v1.ExplainResponse
-	(*ListConflictsRequest)(nil),   // 6: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 7: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 8: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 9: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 10: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 11: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 12: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 13: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 14: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 15: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
-	(*GroupWaiting)(nil),           // 17: ohm.v1.GroupWaiting
-	(*TaskView)(nil),               // 18: ohm.v1.TaskView
-	(*GetJobRequest)(nil),          // 19: ohm.v1.GetJobRequest
+	(*StoreStatusRequest)(nil),     // 2: ohm.v1.StoreStatusRequest
+	(*StoreStatusResponse)(nil),    // 3: ohm.v1.StoreStatusResponse
+	(*StoreMember)(nil),            // 4: ohm.v1.StoreMember
+	(*CureStoreRequest)(nil),       // 5: ohm.v1.CureStoreRequest
+	(*StoreStep)(nil),              // 6: ohm.v1.StoreStep
+	(*ListSchedulersRequest)(nil),  // 7: ohm.v1.ListSchedulersRequest
+	(*ListSchedulersResponse)(nil), // 8: ohm.v1.ListSchedulersResponse
+	(*SchedulerView)(nil),          // 9: ohm.v1.SchedulerView
+	(*ExplainResponse)(nil),        // 10: ohm.v1.ExplainResponse
+	(*ListConflictsRequest)(nil),   // 11: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 12: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 13: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 14: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 15: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 16: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 17: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 18: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 19: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 20: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*GroupWaiting)(nil),           // 22: ohm.v1.GroupWaiting
+	(*TaskView)(nil),               // 23: ohm.v1.TaskView
+	(*GetJobRequest)(nil),          // 24: ohm.v1.GetJobRequest
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
-	4,  // 0: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	16, // 1: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
-	17, // 2: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	16, // 3: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	8,  // 4: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
-	18, // 5: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	8,  // 6: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	16, // 7: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	9,  // 8: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	9,  // 9: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	16, // 10: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	12, // 11: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	8,  // 12: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	15, // 13: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 14: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	2,  // 15: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	19, // 16: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	6,  // 17: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	10, // 18: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	13, // 19: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	1,  // 20: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	3,  // 21: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	5,  // 22: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	7,  // 23: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	11, // 24: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	14, // 25: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
+	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
+	21, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	22, // 3: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
+	21, // 4: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	13, // 5: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	23, // 6: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
+	13, // 7: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	21, // 8: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	14, // 9: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	14, // 10: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	21, // 11: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	17, // 12: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	13, // 13: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	20, // 14: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 15: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 16: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 17: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 18: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	24, // 19: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	11, // 20: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	15, // 21: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	18, // 22: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	1,  // 23: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 24: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 25: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 26: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	10, // 27: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	12, // 28: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	16, // 29: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	19, // 30: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	23, // [23:31] is the sub-list for method output_type
+	15, // [15:23] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }
@@ -1433,7 +1806,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -23,6 +23,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Cell_Info_FullMethodName           = "/ohm.v1.Cell/Info"
 	Cell_ListSchedulers_FullMethodName = "/ohm.v1.Cell/ListSchedulers"
+	Cell_StoreStatus_FullMethodName    = "/ohm.v1.Cell/StoreStatus"
+	Cell_CureStore_FullMethodName      = "/ohm.v1.Cell/CureStore"
 )
 
 // CellClient is the client API for Cell service.
@@ -31,6 +33,9 @@ const (
 type CellClient interface {
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 	ListSchedulers(ctx context.Context, in *ListSchedulersRequest, opts ...grpc.CallOption) (*ListSchedulersResponse, error)
+	StoreStatus(ctx context.Context, in *StoreStatusRequest, opts ...grpc.CallOption) (*StoreStatusResponse, error)
+	// CureStore gives a full store its room back, step by step; a step is told when it is done.
+	CureStore(ctx context.Context, in *CureStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StoreStep], error)
 }
 
 type cellClient struct {
@@ -61,12 +66,44 @@ func (c *cellClient) ListSchedulers(ctx context.Context, in *ListSchedulersReque
 	return out, nil
 }
 
+func (c *cellClient) StoreStatus(ctx context.Context, in *StoreStatusRequest, opts ...grpc.CallOption) (*StoreStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StoreStatusResponse)
+	err := c.cc.Invoke(ctx, Cell_StoreStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellClient) CureStore(ctx context.Context, in *CureStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StoreStep], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Cell_ServiceDesc.Streams[0], Cell_CureStore_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CureStoreRequest, StoreStep]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cell_CureStoreClient = grpc.ServerStreamingClient[StoreStep]
+
 // CellServer is the server API for Cell service.
 // All implementations must embed UnimplementedCellServer
 // for forward compatibility.
 type CellServer interface {
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	ListSchedulers(context.Context, *ListSchedulersRequest) (*ListSchedulersResponse, error)
+	StoreStatus(context.Context, *StoreStatusRequest) (*StoreStatusResponse, error)
+	// CureStore gives a full store its room back, step by step; a step is told when it is done.
+	CureStore(*CureStoreRequest, grpc.ServerStreamingServer[StoreStep]) error
 	mustEmbedUnimplementedCellServer()
 }
 
@@ -82,6 +119,12 @@ func (UnimplementedCellServer) Info(context.Context, *InfoRequest) (*InfoRespons
 }
 func (UnimplementedCellServer) ListSchedulers(context.Context, *ListSchedulersRequest) (*ListSchedulersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSchedulers not implemented")
+}
+func (UnimplementedCellServer) StoreStatus(context.Context, *StoreStatusRequest) (*StoreStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StoreStatus not implemented")
+}
+func (UnimplementedCellServer) CureStore(*CureStoreRequest, grpc.ServerStreamingServer[StoreStep]) error {
+	return status.Error(codes.Unimplemented, "method CureStore not implemented")
 }
 func (UnimplementedCellServer) mustEmbedUnimplementedCellServer() {}
 func (UnimplementedCellServer) testEmbeddedByValue()              {}
@@ -140,6 +183,35 @@ func _Cell_ListSchedulers_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cell_StoreStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StoreStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellServer).StoreStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cell_StoreStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellServer).StoreStatus(ctx, req.(*StoreStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cell_CureStore_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(CureStoreRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CellServer).CureStore(m, &grpc.GenericServerStream[CureStoreRequest, StoreStep]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cell_CureStoreServer = grpc.ServerStreamingServer[StoreStep]
+
 // Cell_ServiceDesc is the grpc.ServiceDesc for Cell service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -155,8 +227,18 @@ var Cell_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListSchedulers",
 			Handler:    _Cell_ListSchedulers_Handler,
 		},
+		{
+			MethodName: "StoreStatus",
+			Handler:    _Cell_StoreStatus_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "CureStore",
+			Handler:       _Cell_CureStore_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "ohm/v1/cell.proto",
 }
 
