@@ -46,14 +46,21 @@ func (h *history) older(now time.Time, keep time.Duration) cellstate.Revision {
 	return last
 }
 
+// Of the quota, in percent: what may be needed without any care, and from when on every
+// look counts. The file grows beyond that before what is forgotten is free again.
+const (
+	roomy = 50
+	tight = 60
+)
+
 // keepFor is how much of the past is kept: all that Limits.History says, or, where the
 // store takes more than it may, only what a mirror needs to load and catch up; where it is
 // about to be full, less than that.
 func (l Limits) keepFor(size cellstate.Size) time.Duration {
 	switch {
-	case size.Needed() >= cellstate.StoreFilling:
+	case size.Needed() >= tight:
 		return min(l.History, l.HistoryLeast, l.Compact)
-	case size.InUse > l.HistoryBytes, size.Needed() >= 50:
+	case size.InUse > l.HistoryBytes, size.Needed() >= roomy:
 		return min(l.History, l.HistoryLeast)
 	}
 	return l.History
@@ -77,7 +84,7 @@ func (k *Keeper) forget(ctx context.Context, h *history, revision cellstate.Revi
 	}
 	k.look(size)
 	h.pressed++
-	if size.Needed() < cellstate.StoreFilling {
+	if size.Needed() < tight {
 		h.pressed = 0
 	}
 	keep := k.cfg.Limits.keepFor(size)

@@ -49,7 +49,7 @@ func TestHowMuchOfThePastIsKept(t *testing.T) {
 		{"large", cellstate.Size{InUse: gib + 1}, l.HistoryLeast},
 		{"below half of a small quota", cellstate.Size{InUse: 7 << 20, Quota: 16 << 20}, l.History},
 		{"half of a small quota", cellstate.Size{InUse: 8 << 20, Quota: 16 << 20}, l.HistoryLeast},
-		{"near the quota", cellstate.Size{InUse: 12 << 20, Quota: 16 << 20}, l.Compact},
+		{"near the quota", cellstate.Size{InUse: 10 << 20, Quota: 16 << 20}, l.Compact},
 		{"a large file, mostly free", cellstate.Size{InUse: 1 << 20, File: 16 << 20, Quota: 16 << 20}, l.History},
 	} {
 		if got := l.keepFor(row.size); got != row.want {

@@ -43,8 +43,12 @@ func (k *Keeper) sweep(ctx context.Context, lead cellstate.Guard, s *cellstate.S
 }
 
 // patience is how many looks at a store that is about to be full it takes until it is not
-// history that fills it.
-const patience = 3
+// history that fills it; squeezeAtOnce is how many jobs go then before history is looked at
+// again, of which their removal makes more.
+const (
+	patience      = 3
+	squeezeAtOnce = 2 * writesAtOnce
+)
 
 // squeezed are the limits for a store that is about to be full though it has forgotten its
 // past: the older half of the done jobs goes, and soon.
@@ -58,7 +62,7 @@ func (l Limits) squeezed(h *history, s *cellstate.Snapshot) Limits {
 			done++
 		}
 	}
-	l.DoneJobs, l.Sweep = min(l.DoneJobs, done/2), min(l.Sweep, l.Compact)
+	l.DoneJobs, l.Sweep = min(l.DoneJobs, max(done/2, done-squeezeAtOnce)), min(l.Sweep, l.Compact/hurry)
 	return l
 }
 
