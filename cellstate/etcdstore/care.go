@@ -107,7 +107,8 @@ func (s *Store) statusAt(ctx context.Context, endpoint string) (*clientv3.Status
 	return s.client.Status(ctx, endpoint)
 }
 
-// Cure follows etcd's own advice for a full store: compact, defragment, disarm.
+// Cure follows etcd's own advice for a full store: compact, defragment, disarm. A member
+// that cannot be helped does not keep it from the others.
 func (s *Store) Cure(ctx context.Context, told func(*ohmv1.StoreStep)) error {
 	status, err := s.Status(ctx)
 	if err != nil {
@@ -122,10 +123,8 @@ func (s *Store) Cure(ctx context.Context, told func(*ohmv1.StoreStep)) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.Defragment(ctx, told); err != nil {
-		return err
-	}
-	return s.disarm(ctx, told)
+	err = s.Defragment(ctx, told)
+	return errors.Join(err, s.disarm(ctx, told))
 }
 
 // Defragment makes one member after the other give back what is free in its file.
@@ -134,11 +133,13 @@ func (s *Store) Defragment(ctx context.Context, told func(*ohmv1.StoreStep)) err
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, m := range status.Members {
 		if m.Error != "" {
-			return fmt.Errorf("%w: member %s at %s: %s", cellstate.ErrUnreachable, m.Name, m.Endpoint, m.Error)
+			errs = append(errs, fmt.Errorf("%w: member %s at %s: %s", cellstate.ErrUnreachable, m.Name, m.Endpoint, m.Error))
+			continue
 		}
-		if err := s.step(ctx, told, &ohmv1.StoreStep{Step: "defragment", Member: m.Name}, func(ctx context.Context) (string, error) {
+		errs = append(errs, s.step(ctx, told, &ohmv1.StoreStep{Step: "defragment", Member: m.Name}, func(ctx context.Context) (string, error) {
 			if _, err := s.client.Defragment(ctx, m.Endpoint); err != nil {
 				return "", err
 			}
@@ -147,11 +148,9 @@ func (s *Store) Defragment(ctx context.Context, told func(*ohmv1.StoreStep)) err
 				return "", err
 			}
 			return fmt.Sprintf("%s became %s", resource.RoundBytes(m.FileBytes), resource.RoundBytes(after.DbSize)), nil
-		}); err != nil {
-			return err
-		}
+		}))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // disarm ends the alarm of a full store. One of a corrupt member is not ours to end.

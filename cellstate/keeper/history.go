@@ -53,13 +53,18 @@ const (
 	tight = 60
 )
 
+// loadPerMiB is more than a mirror takes to load, of whatever size the store is: it must
+// not find compacted what it has begun to read.
+const loadPerMiB = 20 * time.Millisecond
+
 // keepFor is how much of the past is kept: all that Limits.History says, or, where the
 // store takes more than it may, only what a mirror needs to load and catch up; where it is
 // about to be full, less than that.
 func (l Limits) keepFor(size cellstate.Size) time.Duration {
 	switch {
 	case size.Needed() >= tight:
-		return min(l.History, l.HistoryLeast, l.Compact)
+		load := time.Duration(size.InUse>>20) * loadPerMiB
+		return min(l.History, l.HistoryLeast, max(l.Compact, load))
 	case size.InUse > l.HistoryBytes, size.Needed() >= roomy:
 		return min(l.History, l.HistoryLeast)
 	}

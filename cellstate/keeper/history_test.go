@@ -50,6 +50,8 @@ func TestHowMuchOfThePastIsKept(t *testing.T) {
 		{"below half of a small quota", cellstate.Size{InUse: 7 << 20, Quota: 16 << 20}, l.History},
 		{"half of a small quota", cellstate.Size{InUse: 8 << 20, Quota: 16 << 20}, l.HistoryLeast},
 		{"near the quota", cellstate.Size{InUse: 10 << 20, Quota: 16 << 20}, l.Compact},
+		{"near a larger quota", cellstate.Size{InUse: 1000 << 20, Quota: 1600 << 20}, 20 * time.Second},
+		{"near a large quota", cellstate.Size{InUse: 10 << 30, Quota: 16 << 30}, l.HistoryLeast},
 		{"a large file, mostly free", cellstate.Size{InUse: 1 << 20, File: 16 << 20, Quota: 16 << 20}, l.History},
 	} {
 		if got := l.keepFor(row.size); got != row.want {
