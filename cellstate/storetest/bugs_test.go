@@ -54,6 +54,12 @@ func bugs() []bug {
 		{"one slot of a large gang left out of the compares", edit(missLastSlot),
 			[]string{"L2/a large gang of which slot 9 was taken meanwhile", "L2/a large gang of which an attempt of slot 9 was used meanwhile"},
 			"L2/a large gang of which slot 123 was taken meanwhile"},
+		{"a range compare that misses one slot", edit(guards(func(g cellstate.Guard) cellstate.Guard {
+			if from, end := cellstate.TasksKeys(cellstate.JobName{Namespace: "default", Name: "g"}); g.Key == from && g.End == end && !g.Delete {
+				g.End = cellstate.Slot{Namespace: "default", Job: "g", Group: "main", Index: 9, Version: 1}.EndedKey(1) // the last by key
+			}
+			return g
+		})), []string{"L2/a large job of which slot 9 was taken meanwhile"}, "L2/a large job of which slot 123 was taken meanwhile"},
 		{"retention of a slot's newest end", edit(removeAllEnds),
 			[]string{"L2/an attempt below one that retention has kept"}, "L2/an attempt that was used and has ended"},
 		{"a job's record not compared", edit(without(func(_ *cellstate.Write, g cellstate.Guard) bool {

@@ -34,7 +34,8 @@ func gangLaws() []law {
 			g.placed(150)
 		}},
 		{"L2/a large gang on a snapshot that missed an event takes no slot twice", func(c *cell) {
-			g := newLargeGang(c, 200, 50)
+			g := newLargeGang(c, 201, 50)
+			g.count = 200
 			s := c.side()
 			s.link.loses(func(ch cellstate.Change) bool { return ch.Key.Parse().Kind == cellstate.KindPlacement })
 			c.Place("g", 123, "n050") // a node that the gang does not use
@@ -65,17 +66,27 @@ func gangLaws() []law {
 		}})
 	}
 	// The first, one within and the last of the range of keys: 9@ sorts after 99@.
+	// A job that is claimed whole, for the first time, compares more than its slots.
 	for _, index := range []int{0, 123, 9} {
 		laws = append(laws,
-			law{fmt.Sprintf("L2/a large gang of which slot %d was taken meanwhile", index), func(c *cell) {
+			law{fmt.Sprintf("L2/a large job of which slot %d was taken meanwhile", index), func(c *cell) {
 				g := newLargeGang(c, 200, 50)
 				r, s := c.late(g.txn, func() { c.Place("g", index, "n050") })
 				c.refusedOnce(s)
 				c.lost(r, cellstate.ReasonSlotTaken)
 				g.placed(1)
 			}},
+			law{fmt.Sprintf("L2/a large gang of which slot %d was taken meanwhile", index), func(c *cell) {
+				g := newLargeGang(c, 201, 50)
+				g.count = 200
+				r, s := c.late(g.txn, func() { c.Place("g", index, "n050") })
+				c.refusedOnce(s)
+				c.lost(r, cellstate.ReasonSlotTaken)
+				g.placed(1)
+			}},
 			law{fmt.Sprintf("L2/a large gang of which an attempt of slot %d was used meanwhile", index), func(c *cell) {
-				g := newLargeGang(c, 200, 50)
+				g := newLargeGang(c, 201, 50)
+				g.count = 200
 				r, s := c.late(g.txn, func() {
 					c.Place("g", index, "n050")
 					c.Release(slot(c.Snapshot(), "g", index), task.Failed)
