@@ -17,6 +17,7 @@ import (
 
 // A store that is full says so, is read as ever, keeps its leases, and is cured in place.
 func TestAFullStore(t *testing.T) {
+	t.Parallel()
 	server, err := embedded.Settings{QuotaBytes: 16 << 20}.Start(t.Context(), t.TempDir(), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

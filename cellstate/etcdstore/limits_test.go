@@ -23,6 +23,7 @@ func TestLimitsAreFoundOut(t *testing.T) {
 		{"given ones are taken at their word", embedded.Settings{}, Config{MaxTxnOps: 200, MaxRequestBytes: 2 << 20}, 200, 2 << 20},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
 			server, err := row.settings.Start(t.Context(), t.TempDir(), zap.NewNop())
 			if err != nil {
 				t.Fatal(err)

@@ -53,10 +53,13 @@ func onSmallEtcd(t *testing.T, own bool, limits Limits) *etcdstore.Store {
 func TestCase95(t *testing.T) {
 	t.Parallel()
 	store := onSmallEtcd(t, false, Limits{History: 10 * time.Second, HistoryLeast: time.Second, Compact: 200 * time.Millisecond, Sweep: time.Second})
-	const jobs = 4500
-	text := strings.Repeat("x", 3<<10)
+	const jobs = 3200
+	text := strings.Repeat("x", 4<<10)
+	pace := time.NewTicker(3 * time.Millisecond) // not faster than history can go in this scale
+	defer pace.Stop()
 	written, largest := 0, cellstate.Size{}
 	for i := range jobs {
+		<-pace.C
 		name := celltest.Name(fmt.Sprintf("j%05d", i))
 		spec := celltest.Job{Name: name.Name}.Proto()
 		spec.Groups[0].Env = map[string]string{"TEXT": text}

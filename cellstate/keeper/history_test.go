@@ -2,10 +2,12 @@ package keeper
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
@@ -56,6 +58,29 @@ func TestHowMuchOfThePastIsKept(t *testing.T) {
 	} {
 		if got := l.keepFor(row.size); got != row.want {
 			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+	}
+}
+
+// Each level of the quota is said once when it is reached, and stands in the metrics.
+func TestTheStoreFills(t *testing.T) {
+	core, said := observer.New(zap.WarnLevel)
+	k := New(Config{Log: zap.New(core)})
+	for _, step := range []struct {
+		percent int64
+		level   int
+		says    string
+	}{
+		{69, 0, ""}, {70, 70, "the store fills"}, {84, 70, ""}, {85, 85, "nearly full"}, {99, 85, ""},
+		{75, 70, ""}, {90, 85, "nearly full"}, {10, 0, ""}, {100, 85, "nearly full"},
+	} {
+		k.look(cellstate.Size{File: step.percent << 20, Quota: 100 << 20})
+		got := ""
+		if all := said.TakeAll(); len(all) > 0 {
+			got = all[0].Message
+		}
+		if size := k.size.Load(); level(*size) != step.level || !strings.Contains(got, step.says) || (got == "") != (step.says == "") {
+			t.Errorf("%d%%: level %d, said %q; want %d and %q", step.percent, level(*size), got, step.level, step.says)
 		}
 	}
 }

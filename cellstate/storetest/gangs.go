@@ -25,7 +25,7 @@ func gangLaws() []law {
 			c.lost(r, cellstate.ReasonResources)
 			g.placed(0)
 		}},
-		{"L2/a slot of a large gang that is read when all of it has ended", func(c *cell) {
+		{"L2/a part of a large gang starts again after the end of all of it", func(c *cell) {
 			g := newLargeGang(c, 200, 50)
 			c.committed(g.commit(c.side()))
 			g.release()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -42,9 +43,10 @@ type fake struct {
 	explain    *ohmv1.ExplainResponse
 	txn        *ohmv1.TxnView
 	audit      *ohmv1.AuditResponse
+	size       cellstate.Size
 	store      *ohmv1.StoreStatusResponse
 	steps      []*ohmv1.StoreStep // of a cure, after which nothing is wrong
-	failure    error // of every other request
+	failure    error              // of every other request
 }
 
 // startFake serves f on a loopback port of its own until the test ends.
@@ -260,7 +262,7 @@ type fakeCell struct {
 }
 
 func (f fakeCell) Info(context.Context, *ohmv1.InfoRequest) (*ohmv1.InfoResponse, error) {
-	return &ohmv1.InfoResponse{Cell: "dev", Version: "9.9.9", Revision: 815, Server: "s1"}, f.failure
+	return &ohmv1.InfoResponse{Cell: "dev", Version: "9.9.9", Revision: 815, Server: "s1", StoreFileBytes: f.size.File, StoreQuotaBytes: f.size.Quota}, f.failure
 }
 
 func (f fakeCell) ListSchedulers(context.Context, *ohmv1.ListSchedulersRequest) (*ohmv1.ListSchedulersResponse, error) {

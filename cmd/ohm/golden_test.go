@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"go.uber.org/goleak"
 )
@@ -204,6 +205,11 @@ func TestVersion(t *testing.T) {
 	f := startFake(t, fullCell())
 	r := ohm(t, f.address, call{args: []string{"version"}})
 	if want := "ohm   " + version + "\ncell  9.9.9  dev at " + f.address + ", revision 815\n"; r.code != exitDone || r.stdout != want {
+		t.Errorf("got %s, want %s", r.text(f.address), want)
+	}
+	f.size = cellstate.Size{File: 12 << 20, Quota: 16 << 20}
+	r = ohm(t, f.address, call{args: []string{"version"}})
+	if want := "store 12Mi of 16Mi, 75%; see `ohm store doctor`\n"; !strings.HasSuffix(r.stdout, want) {
 		t.Errorf("got %s, want %s", r.text(f.address), want)
 	}
 	var got struct {

@@ -30,8 +30,19 @@ func (w *world) decide(v *view, yield func(request)) {
 	}
 }
 
-// gang yields the request for all slots of job 0.
+// gang yields the requests for all slots of job 0: slot i on node i or, where their range
+// alone has to tell that they are free, all on any one node.
 func (w *world) gang(v *view, yield func(request)) {
+	if !w.OneRange {
+		w.gangOn(v, func(i uint8) uint8 { return i }, yield)
+		return
+	}
+	for n := range uint8(w.Nodes) {
+		w.gangOn(v, func(uint8) uint8 { return n }, yield)
+	}
+}
+
+func (w *world) gangOn(v *view, node func(slot uint8) uint8, yield func(request)) {
 	r := request{jobRev: v.jobs[0].rev}
 	for i, spec := range w.Slots {
 		if spec.Job != 0 {
@@ -40,11 +51,27 @@ func (w *world) gang(v *view, yield func(request)) {
 		if !v.jobs[0].live || v.slots[i].txn != 0 {
 			return
 		}
-		r.claims[i] = w.claim(v, uint8(i), uint8(i))
+		r.claims[i] = w.claim(v, uint8(i), node(uint8(i)))
 	}
 	if w.fits(v, r) {
 		yield(r)
 	}
+}
+
+// reads lets the sender of a gang read its slots in the store; false: one is not free.
+func (w *world) reads(s *state, r *request) bool {
+	if !w.OneRange || r.claims[1].attempt == 0 {
+		return true
+	}
+	r.read = s.rev
+	for i, c := range r.claims {
+		slot := s.store.slots[c.slot]
+		if slot.txn != 0 || slot.ended>>c.attempt != 0 {
+			return false
+		}
+		r.ended[i] = slot.ended
+	}
+	return true
 }
 
 func (w *world) claim(v *view, slot, node uint8) claim {

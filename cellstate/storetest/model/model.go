@@ -12,7 +12,7 @@
 // are late, lost (one that is never delivered) or delivered twice, and senders that give
 // up on them through their lane; releases that are late or come twice; evictions, also
 // of heirs: one that has not started is released at once and its victim taken over, one
-// that has is a victim like others; heirs that go before their victims; gangs; jobs that
+// that has is a victim like others; heirs that go before their victims; gangs, also with one compare for all of their slots; jobs that
 // are stopped, removed and come again under the same name; a keeper that marks a job
 // done and removes its records on an old reading; retention of ended attempts.
 //
@@ -40,6 +40,7 @@ type Cell struct {
 	Capacity int    // units of each node
 	Slots    []Slot // at most three
 	Gang     bool   // the slots of job 0 are claimed together, slot i on node i, or not at all
+	OneRange bool   // and all on one node: their sender reads them, and its request compares that nothing in their range is newer
 
 	// How often each may happen.
 	Requests   int // sent by both schedulers together
@@ -73,13 +74,14 @@ type Rules struct {
 	Atomic     bool // all compares of a gang stand at the top of its request
 	ReleaseTxn bool // a release names its placement by transaction, not by slot and attempt
 	Range      bool // the removal of a job's records compares that none is newer than its reading
+	Newer      bool // the one compare of a gang's slots is on all that is newer than their reading
 	Newest     bool // retention keeps the newest ended attempt of each slot
 }
 
 // AllRules is the protocol.
 func AllRules() Rules {
 	return Rules{Fence: true, Chain: true, Ended: true, Job: true, Victim: true, KeepVictim: true, Orphans: true, Started: true,
-		Lane: true, Atomic: true, ReleaseTxn: true, Range: true, Newest: true}
+		Lane: true, Atomic: true, ReleaseTxn: true, Newer: true, Range: true, Newest: true}
 }
 
 // Law is a promise of the transaction, numbered as in package cellstate; 0 is none.
@@ -171,6 +173,10 @@ type request struct {
 	// is still there, gets the sender for its heir.
 	release bool
 	inherit target
+	// Of a gang whose slots are compared as one range: what they were when its sender read
+	// them, and when that was; 0: it compares each.
+	read  uint8
+	ended [2]uint8
 }
 
 // target is a placement that gives way; txn 0: none.

@@ -27,6 +27,8 @@ var (
 		Slots: evictions.Slots}
 	gangs = Cell{Name: "gangs", Nodes: 2, Capacity: 1, Requests: 2, Repeats: 1, Losses: 1, Ends: 1, Gang: true,
 		Slots: []Slot{{Job: 0, Size: 1}, {Job: 0, Size: 1}, {Job: 1, Size: 1}}}
+	ranges = Cell{Name: "gangs with one range", Nodes: 2, Capacity: 2, Requests: 3, Losses: 1, Ends: 2, Retentions: 1, Gang: true, OneRange: true,
+		Slots: []Slot{{Job: 0, Size: 1}, {Job: 0, Size: 1}}}
 	everything = Cell{Name: "everything", Nodes: 2, Capacity: 2, Requests: 4, Repeats: 2, Losses: 1, Ends: 2, Stops: 1, Removals: 1,
 		Creations: 1, Retentions: 1, Gang: true,
 		Slots: []Slot{{Job: 0, Size: 1}, {Job: 0, Size: 2}, {Job: 1, Size: 2, Precedence: 1}}}
@@ -34,7 +36,7 @@ var (
 
 func TestTheProtocolKeepsItsLaws(t *testing.T) {
 	searched := 0
-	for _, c := range []Cell{capacity, slots, lossySlots, names, removals, evictions, lossyEvictions, gangs, everything} {
+	for _, c := range []Cell{capacity, slots, lossySlots, names, removals, evictions, lossyEvictions, gangs, ranges, everything} {
 		t.Run(c.Name, func(t *testing.T) {
 			limit := most
 			if c.Name == everything.Name {
@@ -62,6 +64,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"a gap in the chain of fences goes unnoticed", func(r *Rules) { r.Chain = false }, capacity, L1},
 		{"a victim whose heir went is not charged", func(r *Rules) { r.Orphans = false }, evictions, L1},
 		{"a slot's range leaves out the ended attempts", func(r *Rules) { r.Ended = false }, slots, L2},
+		{"the range of a gang's slots is not compared with its reading", func(r *Rules) { r.Newer = false }, ranges, L2},
 		{"retention removes a slot's newest end", func(r *Rules) { r.Newest = false }, slots, L2},
 		{"a late release goes by slot and attempt", func(r *Rules) { r.ReleaseTxn = false }, names, L2},
 		{"a removal does not compare its range", func(r *Rules) { r.Range = false }, removals, L2},

@@ -34,7 +34,7 @@ func (w *world) deliver(s *state, txn uint8, keep bool) {
 			continue
 		}
 		wanted++
-		if holds[i] = w.compare(&s.store, &r, c); holds[i] {
+		if holds[i] = w.compare(&s.store, &r, i); holds[i] {
 			fit++
 		}
 	}
@@ -58,12 +58,16 @@ func (w *world) deliver(s *state, txn uint8, keep bool) {
 }
 
 // compare is what a commit compares for one claim, the lane apart.
-func (w *world) compare(v *view, r *request, c claim) bool {
+func (w *world) compare(v *view, r *request, i int) bool {
+	c := r.claims[i]
 	slot := v.slots[c.slot]
+	free := slot.txn == 0 && (!w.Ended || slot.ended>>c.attempt == 0)
+	if r.read > 0 { // it was when it was read
+		free = !w.Newer || slot.rev <= r.read && slot.ended&^r.ended[i] == 0
+	}
 	switch {
 	case w.Fence && v.fence[c.node] != c.fence,
-		slot.txn != 0,
-		w.Ended && slot.ended>>c.attempt != 0,
+		!free,
 		w.Job && v.jobs[w.Slots[c.slot].Job].rev != r.jobRev,
 		w.Victim && r.victim.txn != 0 && v.slots[r.victim.slot].rev != r.victim.rev,
 		w.Victim && r.inherit.txn != 0 && v.slots[r.inherit.slot].rev != r.inherit.rev,

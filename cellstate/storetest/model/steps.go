@@ -57,6 +57,9 @@ func (w *world) requestSteps(s *state, do doer) {
 			continue
 		}
 		w.decide(&s.mirror[who], func(r request) {
+			if !w.reads(s, &r) {
+				return
+			}
 			do("scheduler %d sends transaction %d", who, s.sent+1, func(s *state) {
 				r.by, r.seq = who, s.lane[who]+1
 				s.requests[s.sent] = r
