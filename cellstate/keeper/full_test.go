@@ -53,9 +53,9 @@ func onSmallEtcd(t *testing.T, own bool, limits Limits) *etcdstore.Store {
 func TestCase95(t *testing.T) {
 	t.Parallel()
 	store := onSmallEtcd(t, false, Limits{History: 10 * time.Second, HistoryLeast: time.Second, Compact: 200 * time.Millisecond, Sweep: time.Second})
-	const jobs = 3200
-	text := strings.Repeat("x", 4<<10)
-	pace := time.NewTicker(3 * time.Millisecond) // not faster than history can go in this scale
+	const jobs = 2100
+	text := strings.Repeat("x", 6<<10)
+	pace := time.NewTicker(4500 * time.Microsecond) // not faster than history can go in this scale
 	defer pace.Stop()
 	written, largest := 0, cellstate.Size{}
 	for i := range jobs {

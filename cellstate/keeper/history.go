@@ -17,7 +17,6 @@ type history struct {
 	compacted cellstate.Revision
 	next      time.Time
 
-	pressed      int // looks in a row at which the store was about to be full
 	defragmented time.Time
 }
 
@@ -74,6 +73,19 @@ func (l Limits) keepFor(size cellstate.Size) time.Duration {
 // hurry is how much sooner than usual a store is looked at again that is about to be full.
 const hurry = 5
 
+// forgetAll compacts the store, again and again until ctx ends.
+func (k *Keeper) forgetAll(ctx context.Context) {
+	past := &history{}
+	defer k.pressed.Store(0) // for the next term
+	for ctx.Err() == nil {
+		err := k.forget(ctx, past, k.cfg.Mirror.Snapshot().Revision(), time.Now())
+		if err != nil && ctx.Err() == nil {
+			k.log.Warn("the store is not compacted, trying again", zap.Error(err))
+		}
+		pause(ctx, time.Until(past.next))
+	}
+}
+
 // forget compacts the store, if that is due.
 func (k *Keeper) forget(ctx context.Context, h *history, revision cellstate.Revision, now time.Time) error {
 	if now.Before(h.next) {
@@ -88,9 +100,8 @@ func (k *Keeper) forget(ctx context.Context, h *history, revision cellstate.Revi
 		return err
 	}
 	k.look(size)
-	h.pressed++
-	if size.Needed() < tight {
-		h.pressed = 0
+	if k.pressed.Add(1); size.Needed() < tight {
+		k.pressed.Store(0)
 	}
 	keep := k.cfg.Limits.keepFor(size)
 	if keep < k.cfg.Limits.History {

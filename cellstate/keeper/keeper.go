@@ -112,7 +112,8 @@ type Keeper struct {
 	leads   atomic.Bool
 	braking atomic.Bool
 
-	size atomic.Pointer[cellstate.Size] // of the store, as of the last look; nil: none
+	size    atomic.Pointer[cellstate.Size] // of the store, as of the last look; nil: none
+	pressed atomic.Int32                   // looks in a row at which it was about to be full
 }
 
 // New returns a keeper; Run makes it work.

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -94,24 +95,28 @@ const keepEvery = 20 * time.Millisecond
 func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 	done := newMarker()
 	liveness := newLiveness(k.cfg.Limits, time.Now())
-	past := &history{}
 	var swept time.Time
+	// Beside the rest and whatever comes of it: a store that is full takes no writes, but forgets.
+	ctx, over := context.WithCancel(ctx)
+	var forgetting sync.WaitGroup
+	forgetting.Go(func() { k.forgetAll(ctx) })
+	defer forgetting.Wait()
+	defer over()
 	for {
 		start := time.Now()
 		snapshot, newer := k.cfg.Mirror.Watch()
 		if _, at := snapshot.Meta(leaderMeta); at != lead.Revision && snapshot.Revision() >= lead.Revision {
 			return errDeposed
 		}
-		// First, and whatever comes of the rest: a store that is full takes no writes, but forgets.
-		forgot := k.forget(ctx, past, snapshot.Revision(), start)
 		wake, err := k.mark(ctx, lead, done, snapshot, start)
 		if err == nil {
 			err = k.lose(ctx, lead, liveness, snapshot, start)
 		}
-		if sweep := k.cfg.Limits.squeezed(past, snapshot); err == nil && start.Sub(swept) >= sweep.Sweep {
+		squeezing := k.pressed.Load() > patience
+		sweep := k.cfg.Limits.squeezed(squeezing, snapshot)
+		if err == nil && start.Sub(swept) >= sweep.Sweep {
 			err, swept = k.sweep(ctx, lead, snapshot, start, sweep), start
 		}
-		err = errors.Join(err, forgot)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -122,8 +127,12 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 			}
 			continue
 		}
-		pause(ctx, max(keepEvery, 4*time.Since(start)))
-		until := earliest(wake, liveness.wake(), swept.Add(k.cfg.Limits.Sweep), past.next)
+		rest := 4 * time.Since(start)
+		if squeezing { // others would wait longer
+			rest = 0
+		}
+		pause(ctx, max(keepEvery, rest))
+		until := earliest(wake, liveness.wake(), swept.Add(sweep.Sweep))
 		timer := time.NewTimer(time.Until(until))
 		select {
 		case <-newer:

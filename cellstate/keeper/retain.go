@@ -52,8 +52,8 @@ const (
 
 // squeezed are the limits for a store that is about to be full though it has forgotten its
 // past: the older half of the done jobs goes, and soon.
-func (l Limits) squeezed(h *history, s *cellstate.Snapshot) Limits {
-	if h.pressed <= patience {
+func (l Limits) squeezed(squeezing bool, s *cellstate.Snapshot) Limits {
+	if !squeezing {
 		return l
 	}
 	done := 0
