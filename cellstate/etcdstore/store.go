@@ -5,8 +5,8 @@
 //
 // A commit is one etcd transaction. At its top stand the sender's lane and the store's
 // incarnation; below it every write is a nested transaction that succeeds or fails
-// alone. Limits of the server (operations along a path, bytes) are known and requests
-// are cut to fit.
+// alone. Limits of the server (operations along a path, bytes) are known or found out:
+// requests are cut to fit, and of a write the conditions are made fewer.
 //
 // Commits and changes are nearly all of what goes over the wire, in requests and replies
 // of many hundreds of small nested messages. They have a connection of their own on
