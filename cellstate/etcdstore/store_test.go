@@ -91,7 +91,9 @@ var cells atomic.Int64
 func open(t *testing.T, cfg Config) testStore {
 	t.Helper()
 	drop := new(atomic.Int64)
-	cfg.Endpoints = []string{endpoint(t)}
+	if cfg.Endpoints == nil {
+		cfg.Endpoints = []string{endpoint(t)}
+	}
 	cfg.MaxTxnOps, cfg.MaxRequestBytes = cmp.Or(cfg.MaxTxnOps, presetTxnOps), cmp.Or(cfg.MaxRequestBytes, presetRequestBytes)
 	if cfg.Cell == "" {
 		cfg.Cell = fmt.Sprintf("test-%d", cells.Add(1))
@@ -111,16 +113,23 @@ func open(t *testing.T, cfg Config) testStore {
 	return testStore{s, drop}
 }
 
+// The laws hold on an etcd with our limits and on one with its own.
 func TestLaws(t *testing.T) {
-	for _, limits := range []struct {
-		name string
-		cfg  Config
+	for _, row := range []struct {
+		name       string
+		ops, bytes uint
 	}{
-		{"embedded", Config{MaxTxnOps: embedded.MaxTxnOps, MaxRequestBytes: embedded.MaxRequestBytes}},
-		{"default limits", Config{MaxTxnOps: presetTxnOps, MaxRequestBytes: presetRequestBytes}},
+		{"embedded", embedded.MaxTxnOps, embedded.MaxRequestBytes},
+		{"default limits", presetTxnOps, presetRequestBytes},
 	} {
-		t.Run(limits.name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) cellstate.Store { return open(t, limits.cfg) })
+		t.Run(row.name, func(t *testing.T) {
+			server, err := embedded.Settings{MaxTxnOps: row.ops, MaxRequestBytes: row.bytes}.Start(t.Context(), t.TempDir(), zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			cfg := Config{Endpoints: []string{server.Endpoint()}, MaxTxnOps: int(row.ops), MaxRequestBytes: int(row.bytes)}
+			storetest.Run(t, func(t *testing.T) cellstate.Store { return open(t, cfg) })
 		})
 	}
 }
