@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -27,7 +26,6 @@ func Start(program, name string, log io.Writer, args ...string) (*Process, error
 	cmd.Stderr = log
 	// The children are this process's to end, also on Ctrl-C.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Env = append(os.Environ(), "GOGC=400")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -94,6 +94,7 @@ func HollowNodes(n int) []*ohmv1.Node {
 
 // Fleet runs simulated nodes until ctx ends.
 func Fleet(ctx context.Context, nodes []*ohmv1.Node, conn grpc.ClientConnInterface, log *zap.Logger) error {
+	RelaxCollector()
 	return agent.Fleet{
 		Nodes: nodes, Conn: conn, Log: log,
 		Driver: func(*ohmv1.Node) driver.Driver { return hollow.New() },

@@ -44,6 +44,7 @@ type Scheduler struct {
 
 // Run schedules until ctx ends.
 func (s Scheduler) Run(ctx context.Context) error {
+	RelaxCollector()
 	if len(s.Policies) == 0 {
 		return fmt.Errorf("no policy given; there are %s", strings.Join(Policies(), ", "))
 	}
@@ -70,7 +71,7 @@ func (s Scheduler) run(ctx context.Context, policy string) error {
 		name = s.Name
 	}
 	log := s.Log.Named("scheduler." + name)
-	store, err := s.Store.open(ctx, "scheduler-"+name+"-"+s.Instance, log)
+	store, err := s.Store.Open(ctx, "scheduler-"+name+"-"+s.Instance, log)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type Server struct {
 
 // Run serves until ctx ends.
 func (s Server) Run(ctx context.Context) error {
+	RelaxCollector()
 	if err := s.Listen.check(); err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (s Server) Run(ctx context.Context) error {
 }
 
 func (s Server) serve(ctx context.Context, listener net.Listener) error {
-	store, err := s.Store.open(ctx, "server-"+s.Name, s.Log)
+	store, err := s.Store.Open(ctx, "server-"+s.Name, s.Log)
 	if err != nil {
 		return err
 	}

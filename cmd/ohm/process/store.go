@@ -35,7 +35,8 @@ func embeddedStore(endpoint, cell string) Store {
 	}}
 }
 
-func (s Store) tls() (*tls.Config, error) {
+// TLSConfig reads the files; nil: plain.
+func (s Store) TLSConfig() (*tls.Config, error) {
 	if s.CA == "" && s.Cert == "" && s.Key == "" {
 		return nil, nil
 	}
@@ -48,7 +49,7 @@ func (s Store) tls() (*tls.Config, error) {
 
 // Carer connects to the store to look after it, whatever state it is in.
 func (s Store) Carer() (c cellstate.Carer, closeIt func() error, err error) {
-	if s.TLS, err = s.tls(); err != nil {
+	if s.TLS, err = s.TLSConfig(); err != nil {
 		return nil, nil, err
 	}
 	store, err := etcdstore.Dial(s.Config)
@@ -58,11 +59,11 @@ func (s Store) Carer() (c cellstate.Carer, closeIt func() error, err error) {
 	return store, store.Close, nil
 }
 
-// open connects under a sender's name, trying again for as long as ctx allows: the
+// Open connects under a sender's name, trying again for as long as ctx allows: the
 // parts of a cell may come up in any order.
-func (s Store) open(ctx context.Context, sender string, log *zap.Logger) (*etcdstore.Store, error) {
+func (s Store) Open(ctx context.Context, sender string, log *zap.Logger) (*etcdstore.Store, error) {
 	var err error
-	if s.TLS, err = s.tls(); err != nil {
+	if s.TLS, err = s.TLSConfig(); err != nil {
 		return nil, err
 	}
 	s.Sender, s.Log = sender, log
