@@ -5,7 +5,8 @@
 // costs no process, no goroutine and no timer. It runs until it is stopped; its environment
 // may ask for more:
 //
-//	HOLLOW_SECONDS  it ends by itself after so many seconds ("0.5")
+//	HOLLOW_SECONDS  it ends by itself after so many seconds ("0.5"), or after some between
+//	                two numbers ("1-10"), which its id decides
 //	HOLLOW_EXIT     with this exit code, 0 to 255; default 0
 //
 // Its command is never looked at. Any signal that would end a process without a handler
@@ -16,9 +17,11 @@ package hollow
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,9 +87,9 @@ func plan(t driver.Task, at time.Time) (*hollow, error) {
 		}
 	}
 	if s, ok := t.Env[EnvSeconds]; ok {
-		after, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(after >= 0 && after <= maxSeconds) {
-			return nil, fmt.Errorf("%s=%s is no number of seconds", EnvSeconds, s)
+		after, err := seconds(s, t.ID)
+		if err != nil {
+			return nil, err
 		}
 		h.ends = at.Add(time.Duration(after * float64(time.Second)))
 	}
@@ -94,6 +97,22 @@ func plan(t driver.Task, at time.Time) (*hollow, error) {
 		h.ends, h.end = limit, driver.Observation{State: task.Failed, Cause: task.TimedOut}
 	}
 	return h, nil
+}
+
+// seconds reads a number of seconds, or takes the task's own one between two.
+func seconds(text, id string) (float64, error) {
+	least, most, isRange := strings.Cut(text, "-")
+	if !isRange {
+		most = least
+	}
+	from, err1 := strconv.ParseFloat(least, 64)
+	to, err2 := strconv.ParseFloat(most, 64)
+	if err1 != nil || err2 != nil || !(from >= 0 && from <= to && to <= maxSeconds) {
+		return 0, fmt.Errorf("%s=%s is no number of seconds, nor two", EnvSeconds, text)
+	}
+	chance := fnv.New64a()
+	_, _ = chance.Write([]byte(id)) // a hash never fails
+	return from + (to-from)*rand.New(rand.NewPCG(chance.Sum64(), 0)).Float64(), nil
 }
 
 // Name is hollow.
