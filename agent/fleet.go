@@ -44,6 +44,9 @@ func (f Fleet) Run(ctx context.Context) error {
 		if c.Resync <= 0 {
 			c.Resync = time.Minute // nothing happens there that the driver does not tell
 		}
+		if c.KeepLogs <= 0 {
+			c.KeepLogs = 10 // they all say the same
+		}
 		g.Go(func() error {
 			pause(ctx, time.Duration(i)*stagger)
 			return New(c).Run(ctx)

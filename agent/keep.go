@@ -49,9 +49,22 @@ func (l *loop) prune(ctx context.Context, now time.Time) {
 // outlived are the tasks of which only logs are left, beyond the newest most, and those
 // that ended before the time given.
 func outlived(tasks map[string]*entry, most int, before time.Time) []*entry {
+	left := func(e *entry) bool {
+		return !e.memo.Kept.IsZero() && e.desired == nil && !e.here && !e.blind && !e.busy
+	}
+	n, old := 0, false
+	for _, e := range tasks {
+		if left(e) {
+			n++
+			old = old || e.memo.Kept.Before(before)
+		}
+	}
+	if n <= most && !old {
+		return nil
+	}
 	var kept []*entry
 	for _, e := range tasks {
-		if !e.memo.Kept.IsZero() && e.desired == nil && !e.here && !e.blind && !e.busy {
+		if left(e) {
 			kept = append(kept, e)
 		}
 	}

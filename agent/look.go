@@ -20,14 +20,12 @@ func (l *loop) look(ctx context.Context) {
 		return
 	}
 	for id, e := range l.tasks {
-		if e.blind || hints[id] {
+		if e.blind && !hints[id] {
 			l.observe(ctx, e)
 		}
 	}
 	for id := range hints {
-		if l.tasks[id] == nil {
-			l.observe(ctx, l.entry(id))
-		}
+		l.observe(ctx, l.entry(id))
 	}
 }
 
@@ -47,6 +45,7 @@ func (l *loop) list(ctx context.Context) {
 		l.Log.Warn("not every task can be observed", zap.Error(err))
 	}
 	for id, e := range l.tasks {
+		e.touch()
 		switch {
 		case listed[id] || e.busy:
 		case err != nil:
@@ -103,4 +102,5 @@ func (l *loop) observe(ctx context.Context, e *entry) {
 		return
 	}
 	e.seen, e.here = seen.Observation, seen.here
+	e.touch()
 }

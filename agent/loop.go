@@ -22,13 +22,15 @@ type entry struct {
 	here    bool // the machine knows it
 	blind   bool // it could not be observed: seen and here are old
 	memo    memo
+	due     time.Time // nothing of it changes before, unless it is touched; zero: it was
 
 	busy   bool // a step is under way; nothing else is done meanwhile
 	again  bool // look at it again after the step
 	unsent bool // the signal that asks it to end could not be sent
 
-	lastCall string // of the last step
-	repeats  int    // how often in a row
+	begun    time.Time // the step under way
+	lastCall string    // of the last step
+	repeats  int       // how often in a row
 	notUntil time.Time
 
 	reported   *ohmv1.Status // in this session
@@ -139,6 +141,7 @@ func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
 		}
 		for _, e := range l.tasks {
 			e.desired, e.reported = nil, nil
+			e.touch()
 		}
 		l.outbox.clear()
 		l.desire(c.GetAssignments())
@@ -149,6 +152,7 @@ func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
 		for _, id := range i.GetRemoved() {
 			if e := l.tasks[id]; e != nil {
 				e.desired, e.reported = nil, nil
+				e.touch()
 			}
 		}
 		l.desire(i.GetAssignments())
@@ -162,6 +166,7 @@ func (l *loop) desire(assignments []*ohmv1.Assignment) {
 	for _, a := range assignments {
 		e := l.entry(a.GetId())
 		e.desired, e.memo.Run = a, essence(a)
+		e.touch()
 	}
 }
 
@@ -175,7 +180,14 @@ func (l *loop) round(ctx context.Context) (next time.Time) {
 		var todo []*entry
 		calls := map[*entry]decision{}
 		for _, e := range l.tasks {
-			if e.busy || e.blind {
+			switch {
+			case e.busy:
+				next = earlier(next, l.slowStart(e, now))
+				continue
+			case e.blind:
+				continue
+			case now.Before(e.due):
+				next = earlier(next, e.due)
 				continue
 			}
 			d := decide(e.situation(now))
@@ -191,6 +203,11 @@ func (l *loop) round(ctx context.Context) (next time.Time) {
 			switch {
 			case d.call == "":
 				e.lastCall, e.repeats = "", 0
+				e.due = earlier(l.nextList, d.wake)
+				if task.Ended(d.status.GetState()) {
+					e.due = earlier(e.due, e.reportedAt.Add(l.Repeat))
+				}
+				next = earlier(next, e.due)
 			case d.call == e.lastCall && now.Before(e.notUntil):
 				next = earlier(next, e.notUntil)
 			default:
@@ -206,6 +223,7 @@ func (l *loop) round(ctx context.Context) (next time.Time) {
 				break // a step that ends begins another round
 			}
 			l.step(ctx, e, calls[e])
+			next = earlier(next, l.slowStart(e, now))
 		}
 		l.prune(ctx, now)
 	}
@@ -219,6 +237,9 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// touch has the entry looked at in the next round.
+func (e *entry) touch() { e.due = time.Time{} }
 
 func (e *entry) situation(now time.Time) situation {
 	return situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, now: now}

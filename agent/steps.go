@@ -35,9 +35,6 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	if e.repeats++; d.call != e.lastCall {
 		e.lastCall, e.repeats = d.call, 1
 	}
-	if d.call == callStart {
-		l.report(e, statusOf(e.desired.GetPlacement(), task.Starting), time.Now())
-	}
 	control := driver.Control(l.Driver, driverTask(e), stopSignal(e.memo.Run))
 	r := result{entry: e, call: d.call}
 	l.act(ctx, e, func(ctx context.Context) result {
@@ -49,9 +46,26 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	})
 }
 
+// quickStart is how long a start may take before the server hears of it: of a quick one it
+// hears the result, and so writes one status instead of two.
+const quickStart = 250 * time.Millisecond
+
+// slowStart reports a start that takes long. It returns when one that is under way will
+// have; zero: there is none.
+func (l *loop) slowStart(e *entry, now time.Time) time.Time {
+	if e.lastCall != callStart || e.desired == nil {
+		return time.Time{}
+	}
+	if slow := e.begun.Add(quickStart); now.Before(slow) {
+		return slow
+	}
+	l.report(e, statusOf(e.desired.GetPlacement(), task.Starting), now)
+	return time.Time{}
+}
+
 // act does something to a task while the loop leaves it alone.
 func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) result) {
-	e.busy = true
+	e.busy, e.begun = true, time.Now()
 	l.busy++
 	ctx = context.WithoutCancel(ctx)
 	go func() {
@@ -77,6 +91,7 @@ func (l *loop) result(r result) {
 	e := r.entry
 	e.busy = false
 	l.busy--
+	e.touch()
 	if e.again {
 		e.again = false
 		l.hint(e.id)

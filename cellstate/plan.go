@@ -200,18 +200,17 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 
 // ReleaseRecords are the records of a release: the live placement of t goes, and the
 // attempt stands as ended with its last status. It compares the placement's revision,
-// so a late report of an earlier attempt releases nothing.
+// so a late report of an earlier attempt releases nothing. The status goes whatever its
+// revision, also where the snapshot has none yet: it is this attempt's, and must not
+// outlive it.
 func ReleaseRecords(t *Task, last *ohmv1.Status) []Record {
 	p := t.Placement
 	ended := &ohmv1.Ended{Placement: p.Placement, PlacementRevision: int64(p.Revision), Status: last}
-	records := []Record{
+	return []Record{
 		{Key: p.Slot.PlacementKey(), Read: p.Revision},
 		{Key: p.Slot.EndedKey(int(p.GetAttempt())), Value: ended},
+		{Key: p.Slot.StatusKey(), Read: ReadGuarded},
 	}
-	if t.Status != nil {
-		records = append(records, Record{Key: p.Slot.StatusKey(), Read: t.StatusRevision})
-	}
-	return records
 }
 
 // placement is the record that the claim becomes.

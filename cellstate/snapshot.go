@@ -74,6 +74,9 @@ func (n *Node) Placements() []*Placement {
 	return list
 }
 
+// Unsorted are the live placements on the node, in no order. Read only.
+func (n *Node) Unsorted() []*Placement { return n.placed.all() }
+
 // Count is the number of placements on the node.
 func (n *Node) Count() int { return int(n.count) }
 

@@ -142,7 +142,8 @@ type Record struct {
 	Lease Lease
 }
 
-// ReadGuarded as a Record's Read says that a guard of the same write covers its key.
+// ReadGuarded as a Record's Read says that a guard of the same write covers its key, or
+// another record's compare: that of the placement covers the status.
 const ReadGuarded Revision = -1
 
 // Guard is a condition on what is stored. With End empty it is about one key, else

@@ -3,6 +3,7 @@ package keeper
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -25,6 +26,10 @@ func newMarker() *marker { return &marker{wakes: map[cellstate.JobName]time.Time
 // the names of the jobs.
 func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write, names []cellstate.JobName) {
 	look := func(j *cellstate.Job) {
+		if slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }) {
+			m.wake(j.Name, time.Time{}) // not before that has ended, which is a change
+			return
+		}
 		decision := reconcile.Job(s, j, now)
 		m.wake(j.Name, decision.Wake)
 		if decision.Done == nil {

@@ -70,6 +70,9 @@ type Limits struct {
 	DefragmentBytes int64
 }
 
+// DoneJobs is how many jobs that are done are kept, if nobody says otherwise.
+const DoneJobs = 10_000
+
 func (l Limits) withDefaults() Limits {
 	span := func(d *time.Duration, preset time.Duration) {
 		if *d <= 0 {
@@ -100,7 +103,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	number(&l.BrakePercent, 40)
 	number(&l.BrakeNodes, 3)
-	number(&l.DoneJobs, 10_000)
+	number(&l.DoneJobs, DoneJobs)
 	number(&l.Attempts, 8)
 	return l
 }

@@ -15,37 +15,57 @@ import (
 // assigned is an assignment with what it was made of, so that it is made again only
 // when one of them has changed.
 type assigned struct {
-	placement  *cellstate.Placement
 	record     *ohmv1.Job
 	cause      string
 	assignment *ohmv1.Assignment
+	look       int // at which its placement was still there
 }
 
-// assignments is the desired state of a node: one assignment for each of its
-// placements, by slot; and the gangs among their jobs, whose other members matter, too.
-// known are those made before.
-func assignments(s *cellstate.Snapshot, n *cellstate.Node, cell string, known map[string]assigned) ([]assigned, map[cellstate.JobName]*cellstate.Job) {
-	out := make([]assigned, 0, n.Count())
-	var gangs map[cellstate.JobName]*cellstate.Job
-	for _, p := range n.Placements() {
+// difference is what has changed of a node's desired state: one assignment for each of
+// its placements.
+type difference struct {
+	fresh map[*cellstate.Placement]*assigned // new, or made again
+	gone  []*cellstate.Placement             // known, and not there any more
+	// gangs among the placements' jobs, whose other members matter, too.
+	gangs map[cellstate.JobName]*cellstate.Job
+}
+
+// differ holds a node's row against the assignments that are known. It costs little for a
+// placement of which nothing has changed: a node has many, and one of them changes.
+func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, known map[*cellstate.Placement]*assigned, look int) (d difference) {
+	same := 0
+	for _, p := range n.Unsorted() {
 		j := s.Job(p.Slot.JobName())
 		if j.Record.GetSpec().GetGang() != nil {
-			if gangs == nil {
-				gangs = map[cellstate.JobName]*cellstate.Job{}
+			if d.gangs == nil {
+				d.gangs = map[cellstate.JobName]*cellstate.Job{}
 			}
-			gangs[j.Name] = j
+			d.gangs[j.Name] = j
 		}
-		id := cellstate.TaskID(p.Placement)
-		a := assigned{placement: p, record: j.Record, cause: reconcile.StopCause(j, p, n)}
-		if was, ok := known[id]; ok && was.placement == p && was.record == a.record && was.cause == a.cause {
-			out = append(out, was)
-			continue
+		cause := reconcile.StopCause(j, p, n)
+		was := known[p]
+		if was != nil {
+			was.look = look
+			same++
+			if was.record == j.Record && was.cause == cause {
+				continue
+			}
 		}
-		a.assignment = assignment(j, p, cell)
-		a.assignment.StopCause = a.cause
-		out = append(out, a)
+		a := assignment(j, p, cell)
+		a.StopCause = cause
+		if d.fresh == nil {
+			d.fresh = map[*cellstate.Placement]*assigned{}
+		}
+		d.fresh[p] = &assigned{j.Record, cause, a, look}
 	}
-	return out, gangs
+	if same < len(known) {
+		for p, was := range known {
+			if was.look != look {
+				d.gone = append(d.gone, p)
+			}
+		}
+	}
+	return d
 }
 
 // assignment is one placement with all that is needed to run it. The spec of an older

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -14,8 +15,12 @@ import (
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
-// reportWrites bounds the statuses that are committed in one request.
-const reportWrites = 256
+// Statuses are committed many at a time, in requests that hold up nobody else for long, of
+// which the next is on its way while the store is at work on one.
+const (
+	reportWrites   = 500
+	reportInFlight = 3
+)
 
 // reports collects what all sessions report and commits it, many at a time. A newer
 // report of an attempt takes the place of one that waits, so there are never more
@@ -115,23 +120,33 @@ func (r *reports) commit(ctx context.Context, taken map[attempt]*ohmv1.Status) (
 			left[a] = this
 		}
 	}
+	var mu sync.Mutex // guards left and wait
 	var wait cellstate.Revision
-	for len(writes) > 0 {
-		n := min(len(writes), reportWrites)
-		ctx, cancel := r.server.bounded(ctx)
-		out, err := r.server.cfg.Store.Commit(ctx, writes[:n]...)
-		cancel()
-		if err != nil {
-			return left, storeError(ctx, err)
-		}
-		for i, at := range out.Applied {
-			if at > 0 {
-				delete(left, of[i])
-			} else {
-				wait = max(wait, out.Revision)
+	var sending errgroup.Group
+	sending.SetLimit(reportInFlight)
+	for from := 0; from < len(writes); from += reportWrites {
+		to := min(from+reportWrites, len(writes))
+		sending.Go(func() error {
+			ctx, cancel := r.server.bounded(ctx)
+			defer cancel()
+			out, err := r.server.cfg.Store.Commit(ctx, writes[from:to]...)
+			if err != nil {
+				return storeError(ctx, err)
 			}
-		}
-		writes, of = writes[n:], of[n:]
+			mu.Lock()
+			defer mu.Unlock()
+			for i, at := range out.Applied {
+				if at > 0 {
+					delete(left, of[from+i])
+				} else {
+					wait = max(wait, out.Revision)
+				}
+			}
+			return nil
+		})
+	}
+	if err := sending.Wait(); err != nil {
+		return left, err
 	}
 	if wait > 0 {
 		_, err = r.server.waitSnapshot(ctx, wait)

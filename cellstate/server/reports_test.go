@@ -43,7 +43,7 @@ func TestReportWrite(t *testing.T) {
 		{"assigned tells why it waits", fresh, "n1", waits, "status"},
 		{"assigned comes late", running, "n1", waits, ""},
 		{"first", fresh, "n1", celltest.StatusOf(live, task.Starting), "status"},
-		{"end without a status before", fresh, "n1", celltest.StatusOf(live, task.Failed), "placement ended"},
+		{"end without a status before", fresh, "n1", celltest.StatusOf(live, task.Failed), "placement ended status"},
 		{"the same", running, "n1", celltest.StatusOf(live, task.Running), ""},
 		{"same state, other words", running, "n1", other, "status"},
 		{"back", running, "n1", celltest.StatusOf(live, task.Starting), ""},

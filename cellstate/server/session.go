@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -202,7 +203,8 @@ func (s *session) write(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv
 type told struct {
 	row      *cellstate.Node // nil: nothing yet
 	revision cellstate.Revision
-	known    map[string]assigned
+	known    map[*cellstate.Placement]*assigned
+	looks    int
 	gangs    map[cellstate.JobName]*cellstate.Job // a member's failure stops the others, on other nodes, too
 }
 
@@ -212,45 +214,65 @@ func (s *session) tell(snapshot *cellstate.Snapshot, row *cellstate.Node, cell s
 	if t.row == row && !t.gangMoved(snapshot) {
 		return
 	}
-	want, gangs := assignments(snapshot, row, cell, t.known)
-	next := told{row: row, revision: snapshot.Revision(), known: map[string]assigned{}, gangs: gangs}
-	for _, a := range want {
-		next.known[a.assignment.GetId()] = a
+	t.looks++
+	change := differ(snapshot, row, cell, t.known, t.looks)
+	assignments, removed := t.news(change)
+	if t.row != nil && len(assignments)+len(removed) == 0 {
+		t.take(row, t.revision, change) // the revision of the last message
+		return
 	}
 	message := &ohmv1.ServerMessage{}
 	if t.row == nil {
-		complete := &ohmv1.Complete{Revision: int64(snapshot.Revision())}
-		for _, a := range want {
-			complete.Assignments = append(complete.Assignments, a.assignment)
-		}
-		message.Message = &ohmv1.ServerMessage_Complete{Complete: complete}
+		message.Message = &ohmv1.ServerMessage_Complete{Complete: &ohmv1.Complete{
+			Revision: int64(snapshot.Revision()), Assignments: assignments,
+		}}
 	} else {
-		change := &ohmv1.Incremental{FromRevision: int64(t.revision), Revision: int64(next.revision)}
-		for _, a := range want {
-			was, ok := t.known[a.assignment.GetId()]
-			if !ok || was.assignment != a.assignment && !proto.Equal(was.assignment, a.assignment) {
-				change.Assignments = append(change.Assignments, a.assignment)
-			}
-		}
-		for id := range t.known {
-			if _, ok := next.known[id]; !ok {
-				change.Removed = append(change.Removed, id)
-			}
-		}
-		if len(change.GetAssignments())+len(change.GetRemoved()) == 0 {
-			next.revision = t.revision // of the last message
-			s.told = next
-			return
-		}
-		slices.Sort(change.Removed)
-		message.Message = &ohmv1.ServerMessage_Incremental{Incremental: change}
+		message.Message = &ohmv1.ServerMessage_Incremental{Incremental: &ohmv1.Incremental{
+			FromRevision: int64(t.revision), Revision: int64(snapshot.Revision()), Assignments: assignments, Removed: removed,
+		}}
 	}
 	select {
 	case s.out <- message:
-		s.told = next
+		t.take(row, snapshot.Revision(), change)
 	default:
 		s.behind.Store(true)
 	}
+}
+
+// news are the assignments of a difference that say something new, by slot, and the ids of
+// those that are not there any more.
+func (t *told) news(d difference) (assignments []*ohmv1.Assignment, removed []string) {
+	var old map[string]*ohmv1.Assignment // by id: a placement's record may have been written again
+	for _, p := range d.gone {
+		if old == nil {
+			old = make(map[string]*ohmv1.Assignment, len(d.gone))
+		}
+		a := t.known[p].assignment
+		old[a.GetId()] = a
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(d.fresh), func(a, b *cellstate.Placement) int { return a.Slot.Compare(b.Slot) }) {
+		is, was := d.fresh[p].assignment, old[d.fresh[p].assignment.GetId()]
+		delete(old, is.GetId())
+		if known := t.known[p]; known != nil {
+			was = known.assignment
+		}
+		if was == nil || !proto.Equal(was, is) {
+			assignments = append(assignments, is)
+		}
+	}
+	return assignments, slices.Sorted(maps.Keys(old))
+}
+
+// take takes over a difference of which the agent has been told.
+func (t *told) take(row *cellstate.Node, at cellstate.Revision, d difference) {
+	t.row, t.revision, t.gangs = row, at, d.gangs
+	for _, p := range d.gone {
+		delete(t.known, p)
+	}
+	if t.known == nil {
+		t.known = map[*cellstate.Placement]*assigned{}
+	}
+	maps.Copy(t.known, d.fresh)
 }
 
 func (t *told) gangMoved(snapshot *cellstate.Snapshot) bool {

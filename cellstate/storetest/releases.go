@@ -41,6 +41,15 @@ func releaseLaws() []law {
 				c.Errorf("ended %v", e)
 			}
 		}},
+		{"release/takes a status with it that was written since it was planned", func(c *cell) {
+			p := setup(c)
+			planned := row(c, p.Slot)
+			c.Status(p.Slot, task.Running)
+			c.Write(release(planned))
+			if now := row(c, p.Slot); now.Status != nil || now.Placement != nil || len(now.Ended) != 1 {
+				c.Errorf("left is %+v", now)
+			}
+		}},
 		{"release/a late report of an earlier attempt releases nothing", func(c *cell) {
 			p := setup(c)
 			first := row(c, p.Slot)
