@@ -13,10 +13,10 @@ TESTFLAGS ?= -race -timeout 15m -p 2
 TOTALSFLAGS ?=
 BENCHFLAGS ?= -benchtime 200ms -count 6
 
-.PHONY: help build test verify generate format vet lint architecture generated bench demo clean
+.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages demo clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/ohm, the one binary
 	go build -o bin/ohm ./cmd/ohm
@@ -48,7 +48,10 @@ architecture:
 generate: ## the code of proto/, docs/cli and docs/job-file.md
 	hack/generate.sh
 
-bench: ## all benchmarks, for benchstat (PKG=./some/package for some; BENCHFLAGS)
+bench: build ## what a cell can do on this machine: every row for some seconds, and one table
+	bin/ohm bench all
+
+bench-packages: ## the packages' own benchmarks, for benchstat (PKG=./some/package for some; BENCHFLAGS)
 	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) $(PKG) | grep -Ev '^(PASS|ok|\?)'
 
 demo: build ## a cell on this machine, a job of each kind, a race, and a clean end

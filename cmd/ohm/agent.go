@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ohmcell/ohm/agent"
+	"github.com/ohmcell/ohm/cmd/ohm/bench"
 	"github.com/ohmcell/ohm/cmd/ohm/process"
 	"github.com/ohmcell/ohm/cmd/ohm/replay"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -13,7 +14,7 @@ import (
 
 func agentCommand(a *app) *cobra.Command {
 	p := &part{a: a}
-	var hollow string
+	var hollow, profile string
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Run this machine as a node of a cell",
@@ -37,6 +38,11 @@ of a CSV file with the columns sn, cpu_milli, memory_mib, gpu, model.`,
 				return err
 			}
 			defer conn.Close()
+			stop, err := bench.Profile(profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			if hollow != "" {
 				nodes, err := hollowNodes(hollow)
 				if err != nil {
@@ -53,6 +59,7 @@ of a CSV file with the columns sn, cpu_milli, memory_mib, gpu, model.`,
 	p.dataFlags(f, a.defaultDataDir(), "where tasks, logs and the journal are kept")
 	p.nodeFlags(f)
 	p.logFlags(f, "info")
+	profileFlag(f, &profile)
 	f.StringVar(&hollow, "hollow-nodes", "", "simulate nodes: how many, or a CSV file that lists them")
 	return asPart(c)
 }

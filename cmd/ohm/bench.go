@@ -1,59 +1,65 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ohmcell/ohm/cmd/ohm/bench"
 )
 
 func benchCommand(a *app) *cobra.Command {
-	c := noun("bench", "Measure how fast a cell is on this machine",
-		"Measure a cell of its own on this machine. Nothing of it stays.", "  ohm bench commit --nodes 5000 --schedulers 3 --steady 0.6",
-		benchCommitCommand(a), benchEtcdCommand(a), benchSchedulerCommand(a))
-	return c
+	return noun("bench", "Measure how fast a cell is on this machine",
+		"Measure a cell of its own on this machine. Nothing of it stays.", "  ohm bench commit --nodes 5000 --schedulers 3 --steady 0.6\n  ohm bench all",
+		benchCommitCommand(a), benchAllCommand(a), benchEtcdCommand(a), benchSchedulerCommand(a))
 }
 
 func benchCommitCommand(a *app) *cobra.Command {
 	conf := bench.Config{}
+	p := &part{a: a}
 	var fill bool
 	c := &cobra.Command{
 		Use:   "commit",
 		Short: "Measure placements a second against raw etcd",
 		Long: `Measure, in one run, raw nested commits of etcd and the whole road of a placement: from
-jobs in the store to placements that are durable and seen by a server's mirror, with
-real scheduler processes and an etcd process of its own that fsyncs. Nodes are records
-only, of 64 cores; tasks take one core each.
+jobs in the store to placements that are durable and seen by a mirror, with real
+scheduler processes and an etcd process of its own that fsyncs, or, with --etcd, in a cell
+of its own on yours, which is removed at the end. Nodes are records only, of 64 cores;
+tasks take one core each. All that is counted is counted from the store.
 
 With --steady, whole jobs are removed at random as fast as placements come, once that
-share of the cell is in use; with --fill nothing leaves.`,
+share of the cell is in use; with --fill nothing leaves. With --live so many placements
+are there before the first scheduler starts, and so many are kept.
+
+With --life tasks of 1 to 10 s run on simulated nodes, below a server process: placed,
+started, reported, ended one by one, released. With --trickle jobs of the service
+scheduler come beside the load, with --submit the load comes through the API, with
+--sessions a server process tells agents what is placed. They can be combined.`,
 		Example: `  ohm bench commit --nodes 5000 --schedulers 3 --tasks-per-job 100 --max-per-node 1 --steady 0.6 --duration 20s
-  ohm bench commit --fill -o json`,
+  ohm bench commit --fill -o json
+  ohm bench commit --life --steady 0.3 --warmup 12s
+  ohm bench commit --trickle 20 --compact-every 5s
+  ohm bench commit --tasks-per-job 1 --submit 100
+  ohm bench commit --sessions 5000 --heartbeats
+  ohm bench commit --nodes 50000 --live 500000`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case conf.Nodes < 1 || conf.Schedulers < 1 || conf.TasksPerJob < 1 || conf.MaxPerNode < 1:
-				return refuse("--nodes, --schedulers, --tasks-per-job and --max-per-node are at least 1")
-			case conf.Steady < 0 || conf.Steady > 0.95:
-				return refuse("--steady %g is not between 0 and 0.95", conf.Steady)
-			case conf.TasksPerJob > conf.Nodes*conf.MaxPerNode:
-				return refuse("a job of %d tasks does not fit on %d nodes with at most %d each", conf.TasksPerJob, conf.Nodes, conf.MaxPerNode)
-			}
 			if fill {
-				conf.Steady = 0
+				conf.Steady, conf.Live = 0, 0
 			}
-			var err error
-			if conf.Program, err = os.Executable(); err != nil {
+			conf.Etcd = p.store
+			if err := conf.Check(); err != nil {
+				return refuse("%v", err)
+			}
+			if err := a.ofThisProgram(&conf); err != nil {
 				return err
 			}
-			conf.Log = a.stderr
 			r, err := bench.Run(cmd.Context(), conf)
 			if err != nil {
-				return err
+				return benchFailed(cmd, err)
 			}
-			return a.showBench(r)
+			return a.showFigures(r, benchFigures(r))
 		},
 	}
 	f := c.Flags()
@@ -62,23 +68,47 @@ share of the cell is in use; with --fill nothing leaves.`,
 	f.IntVar(&conf.TasksPerJob, "tasks-per-job", 100, "tasks of a job")
 	f.IntVar(&conf.MaxPerNode, "max-per-node", 1, "tasks of one job on one node at most")
 	f.Float64Var(&conf.Steady, "steady", 0.6, "share of the cell to keep in use")
+	f.IntVar(&conf.Live, "live", 0, "placements that are there from the start and kept in use, instead of --steady")
 	f.BoolVar(&fill, "fill", false, "fill the cell, nothing leaves")
-	f.DurationVar(&conf.Duration, "duration", 20*time.Second, "of the measured window")
-	f.DurationVar(&conf.Warmup, "warmup", 3*time.Second, "after the cell is as full as it is to be")
+	f.BoolVar(&conf.Life, "life", false, "whole lives of tasks of 1 to 10 s on simulated nodes")
+	f.Float64Var(&conf.Trickle, "trickle", 0, "one-task service jobs a second beside the load")
+	f.DurationVar(&conf.CompactEvery, "compact-every", 0, "compact the store so often; 0: never")
+	f.IntVar(&conf.Submit, "submit", 0, "submit the jobs through the API, so many in a request; 0: put them into the store")
+	f.IntVar(&conf.Sessions, "sessions", 0, "agents' sessions that are told what is placed on their nodes")
+	f.BoolVar(&conf.Heartbeats, "heartbeats", false, "each second from every session")
+	f.DurationVar(&conf.Duration, "duration", 20*time.Second, "of the measured window; of a long one there is a line a minute on stderr")
+	f.DurationVar(&conf.Warmup, "warmup", 3*time.Second, "after the cell is as full as it is to be, or the first task has ended")
+	f.DurationVar(&conf.RawDuration, "raw-duration", 5*time.Second, "of the raw commits; 0: they are not measured")
 	f.StringVar(&conf.Profiles, "profiles", "", "folder to write CPU profiles of the processes to")
-	f.DurationVar(&conf.RawDuration, "raw-duration", 5*time.Second, "of the raw commits")
+	etcdFlags(p, f)
 	outputFlag(c, "table", "json")
 	return asPart(c)
 }
 
-func (a *app) showBench(r *bench.Report) error {
-	return a.showFigures(r, []figure{
-		{"placements per second", r.PlacementsPerSecond}, {"raw commits per second", r.RawPerSecond}, {"ratio", r.Ratio},
-		{"releases per second", r.ReleasesPerSecond}, {"placements per node txn", r.PerNodeWrite},
-		{"wait p50, p99 (ms)", fmt.Sprintf("%g, %g", r.Wait.P50, r.Wait.P99)}, {"commit p50, p99 (ms)", fmt.Sprintf("%g, %g", r.Commit.P50, r.Commit.P99)},
-		{"conflict fraction", r.Conflicts["all"]}, {"in use", r.Used}, {"busyness", r.Busyness}, {"CPU (cores)", r.CPU},
-		{"memory (MiB)", r.MemoryMiB}, {"store (MiB)", r.StoreMiB},
-	})
+// etcdFlags are those that say where an etcd is. Unlike a part of a cell, a measurement
+// takes them from the command line only: it must not come upon a cell that is in use.
+func etcdFlags(p *part, f *pflag.FlagSet) {
+	f.StringSliceVar(&p.store.Endpoints, "etcd", nil, "measure in a cell of its own on this etcd, host:port,…")
+	f.StringVar(&p.store.CA, "etcd-ca", "", "PEM file with the certificates that sign etcd's")
+	f.StringVar(&p.store.Cert, "etcd-cert", "", "PEM file with the certificate to show to etcd")
+	f.StringVar(&p.store.Key, "etcd-key", "", "PEM file with that certificate's key")
+	f.IntVar(&p.store.MaxTxnOps, "etcd-max-txn-ops", 0, "the etcd server's --max-txn-ops, if it is not the default 128")
+	f.IntVar(&p.store.MaxRequestBytes, "etcd-max-request-bytes", 0, "the etcd server's --max-request-bytes, if it is not the default 1.5 MiB")
+}
+
+// benchFailed says what went wrong with a measurement, which is not about the cell at
+// --address.
+func benchFailed(cmd *cobra.Command, err error) error {
+	if cmd.Context().Err() != nil {
+		return err
+	}
+	return failf(exitFailed, "", "%v", err)
+}
+
+func (a *app) ofThisProgram(conf *bench.Config) (err error) {
+	conf.Log = a.stderr
+	conf.Program, err = os.Executable()
+	return err
 }
 
 // benchEtcdCommand and benchSchedulerCommand are processes of a measurement.
@@ -95,12 +125,13 @@ func benchEtcdCommand(a *app) *cobra.Command {
 			return bench.Etcd(cmd.Context(), dir, a.stdout)
 		}}
 	c.Flags().StringVar(&dir, "data-dir", "", "folder of the etcd")
-	c.Flags().StringVar(&profile, "cpu-profile", "", "file for a CPU profile")
+	profileFlag(c.Flags(), &profile)
 	return asPart(c)
 }
 
 func benchSchedulerCommand(a *app) *cobra.Command {
-	var endpoint, instance, profile string
+	p := &part{a: a}
+	var instance, profile string
 	var most int
 	c := &cobra.Command{Use: "scheduler", Hidden: true,
 		Short: "Run a scheduler of a measurement", Long: "Run a scheduler of a measurement; ohm bench commit starts it.",
@@ -110,10 +141,10 @@ func benchSchedulerCommand(a *app) *cobra.Command {
 				return err
 			}
 			defer stop()
-			return bench.Scheduler(cmd.Context(), endpoint, instance, most, a.stdout)
+			return bench.Scheduler(cmd.Context(), p.store, instance, most, a.stdout)
 		}}
-	c.Flags().StringVar(&profile, "cpu-profile", "", "file for a CPU profile")
-	c.Flags().StringVar(&endpoint, "etcd", "", "of the etcd")
+	profileFlag(c.Flags(), &profile)
+	p.storeFlags(c.Flags())
 	c.Flags().StringVar(&instance, "instance", "", "name of this instance")
 	c.Flags().IntVar(&most, "max-per-node", 1, "tasks of one job on one node at most")
 	return asPart(c)

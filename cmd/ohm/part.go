@@ -169,6 +169,11 @@ func (p *part) left(tasks int) {
 	fmt.Fprintf(p.a.stderr, "%d %s on running; start again on the same data dir to take them back, and `ohm stop --all` ends them\n", tasks, noun)
 }
 
+// profileFlag is for measurements.
+func profileFlag(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "cpu-profile", "", "file to write a CPU profile of this process to")
+}
+
 // asPart finishes the command of a process.
 func asPart(c *cobra.Command) *cobra.Command {
 	c.Args = noArgs

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ohmcell/ohm/cellstate/keeper"
 	"github.com/ohmcell/ohm/cellstate/mirror"
+	"github.com/ohmcell/ohm/cmd/ohm/bench"
 	"github.com/ohmcell/ohm/cmd/ohm/process"
 	"github.com/ohmcell/ohm/pkg/config"
 	"github.com/ohmcell/ohm/pkg/resource"
@@ -14,7 +16,8 @@ import (
 
 func serverCommand(a *app) *cobra.Command {
 	p := &part{a: a}
-	var name, quota string
+	var name, quota, profile string
+	var keep keeper.Limits
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Run a server of a cell",
@@ -44,8 +47,14 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 			if p.embedded && dir == "" {
 				dir = a.defaultDataDir()
 			}
+			stop, err := bench.Profile(profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			err = process.Server{
-				Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(), Name: name, Version: version, Log: log,
+				Keeper: keep, Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(),
+				Name: name, Version: version, Log: log,
 				Ready: func(_ context.Context, address string, store process.Store, _ *mirror.Mirror) {
 					if p.embedded {
 						fmt.Fprintf(a.stdout, "etcd %s\n", store.Endpoints[0])
@@ -64,6 +73,8 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 	f.BoolVar(&p.embedded, "embedded-etcd", false, "run the cell's etcd in this process")
 	f.StringVar(&quota, "embedded-etcd-quota", "", "size of the embedded etcd's file at which it takes no more writes; if not given, 8Gi")
 	f.StringVar(&name, "name", "", "name of this server, unique in the cell; if not given, one is made and kept in the data dir")
-	config.Settings(f, "embedded-etcd", "embedded-etcd-quota")
+	f.IntVar(&keep.DoneJobs, "keep-done-jobs", keeper.DoneJobs, "jobs that are done and kept; the oldest beyond them are removed with all records of their tasks")
+	profileFlag(f, &profile)
+	config.Settings(f, "embedded-etcd", "embedded-etcd-quota", "keep-done-jobs")
 	return asPart(c)
 }

@@ -16,13 +16,13 @@ import (
 // The shape of the raw yardstick.
 const (
 	rawNodes    = 64 // writes of a request, a node each
-	rawInFlight = 4
+	rawInFlight = 6
 )
 
 // raw measures nested commits of etcd: for each of 64 nodes {compare its fence; put it
 // and k placements}, several requests in flight, one watcher.
-func (c Config) raw(ctx context.Context, endpoint string) (perSecond float64, err error) {
-	store, err := openStore(ctx, endpoint, "raw")
+func (c Config) raw(ctx context.Context, at site) (perSecond float64, err error) {
+	store, err := at.open(ctx, "raw")
 	if err != nil {
 		return 0, err
 	}
@@ -42,15 +42,9 @@ func (c Config) raw(ctx context.Context, endpoint string) (perSecond float64, er
 	for sender := range rawInFlight {
 		g.Go(func() error { return c.rawSender(ctx, store, sender, &put) })
 	}
-	wait := func(d time.Duration) {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
-	}
-	wait(time.Second)
+	_ = sleep(ctx, min(time.Second, c.RawDuration/2)) // cut short: the figure is of what there was
 	before, begin := put.Load(), time.Now()
-	wait(c.RawDuration)
+	_ = sleep(ctx, c.RawDuration)
 	perSecond = round(float64(put.Load()-before)/time.Since(begin).Seconds(), 0)
 	cancel()
 	return perSecond, g.Wait()
@@ -67,7 +61,7 @@ func (c Config) rawSender(ctx context.Context, store cellstate.Store, sender int
 			writes[i].Fences = []cellstate.FenceBump{{Node: cellstate.NodeName(name), Compared: fences[node]}}
 			for k := range c.MaxPerNode {
 				slot := cellstate.Slot{Namespace: "default", Job: fmt.Sprintf("raw-%d-%d", sender, n), Group: "main", Index: i*c.MaxPerNode + k, Version: 1}
-				writes[i].Records = append(writes[i].Records, cellstate.Record{Key: slot.PlacementKey(), Value: rawPlacement(slot, name), Read: cellstate.ReadGuarded})
+				writes[i].Records = append(writes[i].Records, cellstate.Record{Key: slot.PlacementKey(), Value: placement(slot, name), Read: cellstate.ReadGuarded})
 			}
 		}
 		out, err := store.Commit(ctx, writes...)
@@ -88,12 +82,14 @@ func (c Config) rawSender(ctx context.Context, store cellstate.Store, sender int
 	return nil
 }
 
-// rawPlacement is a record like those of the whole road.
-func rawPlacement(slot cellstate.Slot, node string) *ohmv1.Placement {
+// placement is a record like those of the whole road.
+func placement(slot cellstate.Slot, node string) *ohmv1.Placement {
 	return &ohmv1.Placement{
-		Slot: slot.Proto(), Attempt: 1, Node: node, Resources: &ohmv1.Resources{CpuMilli: 1000, MemoryBytes: 1 << 30},
+		Slot: slot.Proto(), Attempt: 1, Node: node, Resources: taskResources(),
 		Precedence: 100, Scheduler: schedulerName, Instance: "bench-0", Txn: "01KB0000000000000000000000", Mode: cellstate.Incremental,
 		TxnClaims: 100, SnapshotRevision: 1_000_000, JobRevision: 1_000_000, Time: timestamppb.Now(),
 		Fence: &ohmv1.Fence{Compared: 1_000_000, Records: 1},
 	}
 }
+
+func taskResources() *ohmv1.Resources { return &ohmv1.Resources{CpuMilli: 1000, MemoryBytes: 1 << 30} }
