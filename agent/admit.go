@@ -18,7 +18,7 @@ type verdict struct {
 // admit says which of the fresh tasks may start beside those that are alive, each beside
 // those before it too (A3). It is the cell's own rule, asked about what is true on the
 // machine, and not about what is recorded.
-func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) ([]verdict, error) {
+func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) []verdict {
 	txn := &cellstate.Txn{ID: "admission"}
 	for i, p := range fresh {
 		txn.Claims = append(txn.Claims, cellstate.Claim{
@@ -26,22 +26,15 @@ func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) ([]verdict, error
 			Resources: p.GetResources(), GPUs: p.GetGpus(), Ports: p.GetPorts(),
 		})
 	}
-	now, err := row(facts, alive)
-	if err != nil {
-		return nil, err
-	}
 	verdicts := make([]verdict, len(fresh))
-	fit, conflicts := cellstate.Admit(now, txn)
+	fit, conflicts := cellstate.Admit(row(facts, alive), txn)
 	for _, i := range fit {
 		verdicts[i].ok = true
 	}
 	if len(conflicts) == 0 {
-		return verdicts, nil
+		return verdicts
 	}
-	empty, err := row(facts, nil)
-	if err != nil {
-		return nil, err
-	}
+	empty := row(facts, nil)
 	for _, c := range conflicts {
 		v := &verdicts[c.Claim]
 		alone := &cellstate.Txn{ID: txn.ID, Claims: txn.Claims[c.Claim : c.Claim+1]}
@@ -56,29 +49,21 @@ func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) ([]verdict, error
 		}
 		v.why = "waits until what is ending on the node has given back " + c.Dimension
 	}
-	return verdicts, nil
+	return verdicts
 }
 
 // row is the node as it is: every placement is charged in full, since what is evicted
 // and what it makes room for cannot run at the same time.
-func row(facts *ohmv1.Node, alive []*ohmv1.Placement) (*cellstate.Node, error) {
-	name := cellstate.NodeName(facts.GetName())
-	records := []cellstate.Change{{Key: cellstate.NodeKey(name), Value: facts, Revision: 1}}
+func row(facts *ohmv1.Node, alive []*ohmv1.Placement) *cellstate.Node {
+	var placements []*cellstate.Placement
 	for i, p := range alive {
 		slot := stand(i) // of one slot several attempts may be alive here
-		records = append(records, cellstate.Change{
-			Key: slot.PlacementKey(), Revision: 1,
-			Value: &ohmv1.Placement{
-				Slot: slot.Proto(), Node: facts.GetName(),
-				Resources: p.GetResources(), Gpus: p.GetGpus(), Ports: p.GetPorts(),
-			},
-		})
+		placements = append(placements, &cellstate.Placement{Slot: slot, Revision: 1, Placement: &ohmv1.Placement{
+			Slot: slot.Proto(), Node: facts.GetName(),
+			Resources: p.GetResources(), Gpus: p.GetGpus(), Ports: p.GetPorts(),
+		}})
 	}
-	s, err := cellstate.NewSnapshot(1, records, nil)
-	if err != nil {
-		return nil, err
-	}
-	return s.Node(name), nil
+	return cellstate.Standing(facts, placements)
 }
 
 func stand(i int) cellstate.Slot {

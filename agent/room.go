@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -51,11 +49,7 @@ func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time)
 		for _, e := range batch {
 			fresh = append(fresh, e.desired.GetPlacement())
 		}
-		verdicts, err := admit(l.Node, alive, fresh)
-		if err != nil {
-			l.Log.Error("the admission does not work", zap.Error(err))
-			return admitted
-		}
+		verdicts := admit(l.Node, alive, fresh)
 		for i, e := range batch {
 			v := verdicts[i]
 			if v.ok && unsized != "" {

@@ -115,11 +115,14 @@ func (a *aliveKeeper) current(ctx context.Context) (cellstate.Lease, error) {
 	}
 }
 
-// renew asks for the session's alive record to be written again.
-func (a *aliveKeeper) renew(s *session) {
+// renew asks for the session's alive record to be written again; false: too many are
+// waiting for that.
+func (a *aliveKeeper) renew(s *session) bool {
 	select {
 	case a.missing <- s:
-	default: // the next look will ask again
+		return true
+	default:
+		return false
 	}
 }
 

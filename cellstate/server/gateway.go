@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	assignEvery = 5 * time.Millisecond   // between two looks at all sessions, at least
+	assignEvery = 5 * time.Millisecond   // between two looks at the sessions, at least
 	retryStore  = 250 * time.Millisecond // before a store that did not answer is asked again
 )
 
@@ -36,6 +36,9 @@ type gateway struct {
 	wake    chan struct{} // the loop has something to look at though the snapshot is the same
 	streams sync.WaitGroup
 
+	// gangs are the nodes of which sessions have been told of gangs: the assign loop's own.
+	gangs map[cellstate.NodeName]bool
+
 	mu       sync.Mutex
 	closed   bool // run has ended, or is about to
 	sessions map[cellstate.NodeName]*session
@@ -45,7 +48,7 @@ type gateway struct {
 func newGateway(s *Server) *gateway {
 	g := &gateway{
 		server: s, log: s.log, closing: make(chan struct{}), wake: make(chan struct{}, 1),
-		sessions: map[cellstate.NodeName]*session{}, logs: map[string]*logRelay{},
+		gangs: map[cellstate.NodeName]bool{}, sessions: map[cellstate.NodeName]*session{}, logs: map[string]*logRelay{},
 	}
 	g.alive = newAliveKeeper(s, g)
 	g.reports = newReports(s)
@@ -131,6 +134,7 @@ func (g *gateway) attached() map[cellstate.NodeName]*session {
 	return out
 }
 
+// look has the assign loop look at every session soon.
 func (g *gateway) look() {
 	select {
 	case g.wake <- struct{}{}:
@@ -138,26 +142,31 @@ func (g *gateway) look() {
 	}
 }
 
-// assign tells each session what has changed for its node. A round costs little for a
-// node whose row is the same; the pause after it grows with what the round has cost.
+// assign tells each session what has changed for its node. A round looks only at nodes of
+// which the row is another one than in the last round; now and then, and when somebody asks
+// for it, at all. What has changed meanwhile is one round's work, so a loop that is late
+// does not get later by pausing less.
 func (g *gateway) assign(ctx context.Context) error {
 	silent := g.server.cfg.Limits.Silent
 	tick := time.NewTicker(silent / 8)
 	defer tick.Stop()
 	ticked := time.Now()
+	var last *cellstate.Snapshot // nil: look at all
 	for {
-		start := time.Now()
 		snapshot, newer := g.server.cfg.Mirror.Watch()
 		if snapshot != nil {
-			g.round(snapshot)
+			g.round(snapshot, last)
 		}
-		if pause(ctx, max(assignEvery, 2*time.Since(start))) != nil {
+		last = snapshot
+		if pause(ctx, assignEvery) != nil {
 			return nil
 		}
 		select {
 		case <-newer:
 		case <-g.wake:
+			last = nil
 		case <-tick.C:
+			last = nil
 			// A server that was itself stopped for a while has no right to judge.
 			fair := time.Since(ticked) < silent/2
 			ticked = time.Now()
@@ -168,24 +177,62 @@ func (g *gateway) assign(ctx context.Context) error {
 	}
 }
 
-func (g *gateway) round(snapshot *cellstate.Snapshot) {
-	sessions := g.attached()
-	if len(sessions) == 0 {
-		return
+// looked is a session with its node's row.
+type looked struct {
+	session *session
+	row     *cellstate.Node
+}
+
+// looks are the sessions of which the node has changed since another snapshot, or whose
+// gangs may have; of all nodes where that is nil.
+func (g *gateway) looks(snapshot, since *cellstate.Snapshot) (looks []looked) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	add := func(row *cellstate.Node) {
+		if s := g.sessions[row.Name]; s != nil && s.alive.Load() > 0 && s.ready.Load() {
+			looks = append(looks, looked{s, row})
+		}
+	}
+	if since != nil {
+		if changes, same := snapshot.NodeChanges(since); same {
+			for _, row := range changes {
+				add(row)
+			}
+			for name := range g.gangs {
+				if row := snapshot.Node(name); row != nil {
+					add(row) // perhaps for the second time, which says nothing
+				}
+			}
+			return looks
+		}
 	}
 	for row := range snapshot.Nodes() {
-		s := sessions[row.Name]
-		if s == nil || snapshot.Revision() < cellstate.Revision(s.alive.Load()) {
-			continue
+		add(row)
+	}
+	return looks
+}
+
+func (g *gateway) round(snapshot, since *cellstate.Snapshot) {
+	for _, l := range g.looks(snapshot, since) {
+		s, row := l.session, l.row
+		if snapshot.Revision() < cellstate.Revision(s.alive.Load()) {
+			continue // the row is to change once more
 		}
 		switch {
 		case row.Alive == nil:
-			g.alive.renew(s)
+			if !g.alive.renew(s) {
+				g.look()
+			}
 		case row.Alive.GetSession() != s.id && row.AliveRevision > cellstate.Revision(s.alive.Load()):
 			s.end(errReplaced)
 			continue
 		}
 		s.tell(snapshot, row, g.server.cfg.Cell)
+		if len(s.told.gangs) > 0 {
+			g.gangs[s.node] = true
+		} else {
+			delete(g.gangs, s.node)
+		}
 	}
 }
 
