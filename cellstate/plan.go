@@ -200,15 +200,15 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 
 // ReleaseRecords are the records of a release: the live placement of t goes, and the
 // attempt stands as ended with its last status. It compares the placement's revision,
-// so a late report of an earlier attempt releases nothing. The status goes whatever its
-// revision, also where the snapshot has none yet: it is this attempt's, and must not
-// outlive it.
+// so a late report of an earlier attempt releases nothing; while it is live, its end is not
+// written. The status goes whatever its revision, also where the snapshot has none yet: it
+// is this attempt's, and must not outlive it.
 func ReleaseRecords(t *Task, last *ohmv1.Status) []Record {
 	p := t.Placement
 	ended := &ohmv1.Ended{Placement: p.Placement, PlacementRevision: int64(p.Revision), Status: last}
 	return []Record{
 		{Key: p.Slot.PlacementKey(), Read: p.Revision},
-		{Key: p.Slot.EndedKey(int(p.GetAttempt())), Value: ended},
+		{Key: p.Slot.EndedKey(int(p.GetAttempt())), Value: ended, Read: ReadGuarded},
 		{Key: p.Slot.StatusKey(), Read: ReadGuarded},
 	}
 }

@@ -143,7 +143,7 @@ type Record struct {
 }
 
 // ReadGuarded as a Record's Read says that a guard of the same write covers its key, or
-// another record's compare: that of the placement covers the status.
+// another record's compare: that of a placement covers the status and the end of its attempt.
 const ReadGuarded Revision = -1
 
 // Guard is a condition on what is stored. With End empty it is about one key, else

@@ -62,7 +62,7 @@ func TestBench(t *testing.T) {
 	}{
 		"steady":      {[]string{"--raw-duration", "300ms"}, []string{"raw_per_second", "ratio", "releases_per_second"}, nil},
 		"fill":        {[]string{"--fill", "--nodes", "2000"}, nil, []string{"releases_per_second"}},
-		"lives":       {[]string{"--life", "--warmup", "1s"}, []string{"life/lives_per_second", "life/writes_per_life/ended puts", "life/cpu_us_per_life/hollow nodes"}, nil},
+		"lives":       {[]string{"--life", "--warmup", "1s"}, []string{"life/lives_per_second", "life/writes_per_life/ended puts", "life/cpu_us_per_life/hollow nodes", "life/placed_to_started_ms/p50", "life/ended_to_released_ms/p99"}, nil},
 		"trickle":     {[]string{"--trickle", "50", "--compact-every", "200ms"}, []string{"trickle/jobs_per_second", "trickle/submit_to_durable_ms/p99"}, nil},
 		"submit":      {[]string{"--tasks-per-job", "1", "--submit", "20"}, []string{"submit/jobs_per_request", "submit/jobs_per_second", "submit/request_ms/p99", "cpu_cores/server"}, nil},
 		"sessions":    {[]string{"--sessions", "40", "--heartbeats"}, []string{"sessions/assignments_per_second", "sessions/lag_ms/p99", "heartbeats/heartbeats_per_second"}, []string{"heartbeats/alive_writes"}},

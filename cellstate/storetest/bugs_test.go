@@ -141,8 +141,11 @@ func releaseBySlot(_ *cellstate.Snapshot, w *cellstate.Write) {
 		return
 	}
 	for i, r := range w.Records {
-		if r.Key.Parse().Kind == cellstate.KindPlacement {
+		switch r.Key.Parse().Kind {
+		case cellstate.KindPlacement:
 			w.Records[i].Read = cellstate.ReadGuarded
+		case cellstate.KindEnded:
+			w.Records[i].Read = 0
 		}
 	}
 }

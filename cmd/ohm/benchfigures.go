@@ -15,7 +15,8 @@ func benchFigures(r *bench.Report) []figure {
 		{"wait p50, p99 (ms)", latency(r.Wait)}, {"commit p50, p99 (ms)", latency(r.Commit)},
 	}
 	if l := r.Life; l != nil {
-		lines = append(lines, figure{"lives per second", l.PerSecond}, figure{"running at the end", l.Running},
+		lines = append(lines, figure{"lives per second", l.PerSecond}, figure{"live at the end", l.Live},
+			figure{"placed to started (ms)", latency(l.Started)}, figure{"ended to released (ms)", latency(l.Reported)},
 			figure{"writes per life", l.Writes}, figure{"CPU per life (µs)", l.CPU})
 	}
 	if t := r.Trickle; t != nil {

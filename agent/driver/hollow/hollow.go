@@ -64,9 +64,17 @@ type hollow struct {
 	end     driver.Observation
 }
 
+// state is the task's at that time.
+func (h *hollow) state(at time.Time) task.State {
+	if h.ends.IsZero() || at.Before(h.ends) {
+		return task.Running
+	}
+	return h.end.State
+}
+
 // observe is how the task stands at that time.
 func (h *hollow) observe(id string, at time.Time) driver.Observation {
-	if h.ends.IsZero() || at.Before(h.ends) {
+	if h.state(at) == task.Running {
 		return driver.Observation{ID: id, State: task.Running, Started: h.started}
 	}
 	o := h.end
@@ -257,16 +265,18 @@ func (d *Driver) news(seen map[string]task.State) (changed []string, next time.T
 	defer d.mu.Unlock()
 	now := time.Now()
 	for id, h := range d.tasks {
-		o := h.observe(id, now)
-		if seen[id] != o.State {
-			seen[id] = o.State
+		state := h.state(now)
+		if seen[id] != state {
+			seen[id] = state
 			changed = append(changed, id)
 		}
-		if !task.Ended(o.State) && !h.ends.IsZero() && (next.IsZero() || h.ends.Before(next)) {
+		if state == task.Running && !h.ends.IsZero() && (next.IsZero() || h.ends.Before(next)) {
 			next = h.ends
 		}
 	}
-	maps.DeleteFunc(seen, func(id string, _ task.State) bool { return d.tasks[id] == nil })
+	if len(seen) > len(d.tasks) {
+		maps.DeleteFunc(seen, func(id string, _ task.State) bool { return d.tasks[id] == nil })
+	}
 	return changed, next
 }
 

@@ -98,7 +98,8 @@ func (t *road) report(from, to look, r *Report) {
 	r.CPUPerPlacement = t.cpuPer(d.placed, from, to)
 	if t.Life {
 		r.Life = &Life{
-			PerSecond: perSecond(d.ended, from, to), Running: float64(live),
+			PerSecond: perSecond(d.ended, from, to), Live: live,
+			Started: d.started.quantiles(), Reported: d.reported.quantiles(),
 			CPU: t.cpuPer(d.ended, from, to), Writes: d.writesPer(d.ended),
 		}
 	}

@@ -67,7 +67,11 @@ type Interval struct {
 // Life is what became of whole lives: placed, started, reported, ended, released.
 type Life struct {
 	PerSecond float64 `json:"lives_per_second"` // tasks of which the end is stored
-	Running   float64 `json:"running"`          // placements, at the end
+	Live      int     `json:"live"`             // placements, at the end
+	// Started is from the claim to the start on the node, Reported from the end there to
+	// the release seen.
+	Started  Quantiles `json:"placed_to_started_ms"`
+	Reported Quantiles `json:"ended_to_released_ms"`
 	// CPU of each process for a life, in microseconds.
 	CPU    map[string]float64 `json:"cpu_us_per_life"`
 	Writes map[string]float64 `json:"writes_per_life"`

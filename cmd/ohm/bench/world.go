@@ -49,6 +49,7 @@ type tally struct {
 	puts, deletes           [cellstate.KindMeta + 1]int64
 	conflicts               map[string]int64 // claims refused, by reason
 	wait, commit            latencies
+	started, reported       latencies // placed to started on the node, ended there to that seen
 }
 
 func (w *world) count() tally {
@@ -73,6 +74,7 @@ func (t tally) minus(earlier tally) tally {
 		t.conflicts[reason] -= n
 	}
 	t.wait, t.commit = t.wait.minus(earlier.wait), t.commit.minus(earlier.commit)
+	t.started, t.reported = t.started.minus(earlier.started), t.reported.minus(earlier.reported)
 	return t
 }
 
@@ -136,6 +138,10 @@ func (w *world) see(b cellstate.Batch) {
 			nodes[write{value.GetNode(), c.Revision}] = true
 		case *ohmv1.Ended:
 			w.tally.ended++
+			if last := value.GetStatus(); last.GetStarted() != nil {
+				w.tally.started.add(last.GetStarted().AsTime().Sub(value.GetPlacement().GetTime().AsTime()))
+				w.tally.reported.add(now.Sub(last.GetEnded().AsTime()))
+			}
 		case *ohmv1.Conflict:
 			w.tally.conflicts[value.GetReason()]++
 		}
