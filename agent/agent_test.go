@@ -359,6 +359,22 @@ func TestStopWaitsForItsTurn(t *testing.T) {
 	})
 }
 
+// TestEndIsRepeated: an end that is not released is told again in time (A5), also where
+// the whole machine is looked at less often than that.
+func TestEndIsRepeated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.Resync, w.config.Repeat = time.Hour, 30*time.Second
+		w.start()
+		a := assignment("a", 1000)
+		w.complete(a)
+		w.m.exit(a.Id, 0)
+		w.pass(time.Second)
+		equal(t, "told", w.told(a.Id), []string{"Running", "Succeeded Exited"})
+		w.pass(31 * time.Second)
+		equal(t, "told", w.told(a.Id), []string{"Running", "Succeeded Exited", "Succeeded Exited"})
+	})
+}
+
 // TestForward: the server never hears that a task went back.
 func TestForward(t *testing.T) {
 	l := newLoop(New(Config{Node: &ohmv1.Node{Name: "n"}, Driver: newMachine()}), nil)

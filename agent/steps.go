@@ -91,7 +91,6 @@ func (l *loop) result(r result) {
 	e := r.entry
 	e.busy = false
 	l.busy--
-	e.touch()
 	if e.again {
 		e.again = false
 		l.hint(e.id)
