@@ -92,8 +92,8 @@ func etcdFlags(p *part, f *pflag.FlagSet) {
 	f.StringVar(&p.store.CA, "etcd-ca", "", "PEM file with the certificates that sign etcd's")
 	f.StringVar(&p.store.Cert, "etcd-cert", "", "PEM file with the certificate to show to etcd")
 	f.StringVar(&p.store.Key, "etcd-key", "", "PEM file with that certificate's key")
-	f.IntVar(&p.store.MaxTxnOps, "etcd-max-txn-ops", 0, "the etcd server's --max-txn-ops, if it is not the default 128")
-	f.IntVar(&p.store.MaxRequestBytes, "etcd-max-request-bytes", 0, "the etcd server's --max-request-bytes, if it is not the default 1.5 MiB")
+	f.IntVar(&p.store.MaxTxnOps, "etcd-max-txn-ops", 0, "the etcd server's --max-txn-ops; if not given, it is found out")
+	f.IntVar(&p.store.MaxRequestBytes, "etcd-max-request-bytes", 0, "the etcd server's --max-request-bytes; if not given, it is found out")
 }
 
 // benchFailed says what went wrong with a measurement, which is not about the cell at
