@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -89,18 +90,29 @@ func putAll(store cellstate.Store) func(context.Context, []*ohmv1.JobSpec) error
 	}
 }
 
+// releasers remove jobs at the same time. One request of theirs is about as large as one
+// of a scheduler: larger ones keep all others waiting.
+const releasers, releasedAtOnce = 4, 400
+
 // release removes random whole jobs, some to a request, as fast as placements come.
 func (c Config) release(ctx context.Context, store cellstate.Store, w *world) error {
-	gone := int64(0) // asked for, not yet seen
+	g, ctx := errgroup.WithContext(ctx)
+	for range releasers {
+		g.Go(func() error { return c.releaser(ctx, store, w) })
+	}
+	return g.Wait()
+}
+
+func (c Config) releaser(ctx context.Context, store cellstate.Store, w *world) error {
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		var writes []cellstate.Write
-		for int64(w.live)+w.tally.released-gone > int64(c.target()) && len(w.full) > 0 && len(writes) < max(20, 2000/c.TasksPerJob) {
+		for int64(w.live)+w.tally.released-w.asked > int64(c.target()) && len(w.full) > 0 && len(writes) < max(1, releasedAtOnce/c.TasksPerJob) {
 			i := rand.IntN(len(w.full))
 			name := w.full[i]
 			w.full[i] = w.full[len(w.full)-1]
 			w.full = w.full[:len(w.full)-1]
-			gone += int64(c.TasksPerJob)
+			w.asked += int64(c.TasksPerJob)
 			writes = append(writes, removal(name))
 		}
 		w.mu.Unlock()

@@ -23,6 +23,7 @@ type world struct {
 	full     []cellstate.JobName  // wholly placed, to be removed
 	live     int                  // placements
 	waiting  int                  // tasks of jobs in the store without a placement
+	asked    int64                // placements of which the end was asked for
 	first    map[string]time.Time // by scheduler instance: its first placement
 	revision cellstate.Revision
 	next     int // job
