@@ -43,11 +43,17 @@ type side struct {
 }
 
 // side starts a mirror, which ends with the test and is up to date now.
-func (c *cell) side() *side { return c.sideOver(&link{Store: c.store}) }
+func (c *cell) side(options ...mirror.Option) *side {
+	return c.sideOver(&link{Store: c.store}, options...)
+}
 
-func (c *cell) sideOver(l *link) *side {
+func (c *cell) sideOver(l *link, options ...mirror.Option) *side {
 	c.Helper()
-	s := &side{mirror.New(l, zap.NewNop()), l}
+	reached := cellstate.Store(struct{ cellstate.Store }{l}) // without what the store has not
+	if _, ok := c.store.(cellstate.Lister); ok {
+		reached = l
+	}
+	s := &side{mirror.New(reached, zap.NewNop(), options...), l}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

@@ -45,7 +45,7 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 				dir = a.defaultDataDir()
 			}
 			err = process.Server{
-				Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(), Name: name, Version: version, Log: log,
+				Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(), Name: name, Version: version, CheckEvery: p.check, Log: log,
 				Ready: func(_ context.Context, address string, store process.Store, _ *mirror.Mirror) {
 					if p.embedded {
 						fmt.Fprintf(a.stdout, "etcd %s\n", store.Endpoints[0])
