@@ -135,9 +135,9 @@ func (m *Mirror) follow(ctx context.Context, pause *pause) error {
 	if err != nil {
 		return err
 	}
-	m.loaded(snapshot)
-	m.ends.Store(&cancel)
+	m.ends.Store(&cancel) // first: whoever sees the snapshot may find fault with it
 	defer m.ends.Store(nil)
+	m.loaded(snapshot)
 	for batch, err := range m.store.Changes(ctx, snapshot.Revision()) {
 		if err != nil {
 			return because(ctx, err)
