@@ -32,16 +32,22 @@ func sift(s *cellstate.Snapshot, b cellstate.Batch) (_ cellstate.Batch, doubt *c
 		at  cellstate.Revision
 	}
 	seen := make(map[event]bool, len(b.Changes))
+	late := map[cellstate.Key]*cellstate.Change{} // what came last of each key
 	fresh := make([]cellstate.Change, 0, len(b.Changes))
 	for i := range b.Changes {
 		c := &b.Changes[i]
-		if e := (event{c.Key, c.Revision}); c.Revision <= s.Revision() {
-			if missed(s, c) {
-				doubt = c
+		if c.Revision <= s.Revision() {
+			if was := late[c.Key]; was == nil || was.Revision < c.Revision {
+				late[c.Key] = c
 			}
-		} else if !seen[e] {
+		} else if e := (event{c.Key, c.Revision}); !seen[e] {
 			seen[e] = true
 			fresh = append(fresh, *c)
+		}
+	}
+	for _, c := range late {
+		if missed(s, c) {
+			doubt = c
 		}
 	}
 	slices.SortStableFunc(fresh, func(a, b cellstate.Change) int { return cmp.Compare(a.Revision, b.Revision) })

@@ -38,6 +38,7 @@ func TestSift(t *testing.T) {
 		{"a repeat", list{put("a", 5), put("c", 11)}, "c11", ""},
 		{"older than what is known", list{put("a", 3), put("b", 8), gone("b", 7)}, "", ""},
 		{"an end of what is not there", list{gone("c", 9)}, "", ""},
+		{"a repeat of what has gone since", list{put("c", 7), gone("c", 9), put("c", 6)}, "", ""},
 		{"newer than what is known, but late", list{put("a", 6), put("c", 11)}, "c11", "a"},
 		{"a record that should be there", list{put("c", 9)}, "", "c"},
 		{"a record that should not be there", list{gone("b", 9)}, "", "b"},
