@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -47,14 +48,24 @@ func hintLaws() []law {
 			busy := c.story()
 			c.sync(s)
 			old := c.changes(c.start.Revision(), busy)
-			s.link.bends(func(b cellstate.Batch) []cellstate.Batch { // all of the past once more
-				return []cellstate.Batch{b, {Revision: busy, Changes: old}}
-			})
+			released := slices.IndexFunc(old, func(ch cellstate.Change) bool { return ch.Deleted })
+			for _, past := range [][]cellstate.Change{old, old[:released]} { // all of it once more, and without its ends
+				once := true
+				s.link.bends(func(b cellstate.Batch) []cellstate.Batch {
+					if !once || len(b.Changes) == 0 {
+						return []cellstate.Batch{b}
+					}
+					once = false
+					return []cellstate.Batch{b, {Revision: busy, Changes: past}}
+				})
+				c.Node(celltest.Node{Name: fmt.Sprint("later-", len(past))})
+				c.same(s)
+				if n := s.Loads(); n != 1 && len(past) == len(old) {
+					c.Errorf("the mirror loaded %d times", n)
+				}
+			}
 			c.Node(celltest.Node{Name: "n3"})
 			c.same(s)
-			if n := s.Loads(); n != 1 {
-				c.Errorf("the mirror loaded %d times", n)
-			}
 		}},
 		{"hints/a batch in the wrong order is put in order", func(c *cell) {
 			s := c.side()
