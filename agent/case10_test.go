@@ -78,8 +78,8 @@ func TestCase10(t *testing.T) {
 
 // lets says whether the agent of a node lets a claim in beside all that stands there.
 func lets(n *cellstate.Node, c *cellstate.Claim) (bool, error) {
-	alive := make([]*ohmv1.Placement, len(n.Placements))
-	for i, p := range n.Placements {
+	alive := make([]*ohmv1.Placement, len(n.Placements()))
+	for i, p := range n.Placements() {
 		alive[i] = p.Placement
 	}
 	verdicts, err := admit(n.Facts, alive, []*ohmv1.Placement{{Resources: c.Resources, Gpus: c.GPUs, Ports: c.Ports}})

@@ -143,7 +143,7 @@ func overbooked(t *testing.T, before, after *cellstate.Node) {
 	t.Helper()
 	sums := func(n *cellstate.Node) (cpu, memory, disk int64, gpus map[string]int32, plain bool) {
 		gpus = map[string]int32{}
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			if p.GetEvictedBy() != "" {
 				return 0, 0, 0, nil, false
 			}

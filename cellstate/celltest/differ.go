@@ -65,7 +65,7 @@ func dump(s *cellstate.Snapshot) map[string]string {
 		}
 		u := n.Used()
 		out["node "+string(n.Name)] = fmt.Sprint("fence ", n.Fence, ", charged ", u.CPUMilli, u.MemoryBytes, u.DiskBytes, sorted(u.GPUs), sorted(u.Ports))
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			if placements[p.Slot] != p {
 				out["node "+string(n.Name)+" has "+p.Slot.String()] = "and its job has not"
 			}

@@ -110,7 +110,7 @@ func RandomState(rng *rand.Rand, i int) State {
 			c.JobRevision = s.Job(c.Slot.JobName()).Revision
 			mine[k] = c
 		}
-		if on := s.Node(st.Node).Placements; victims {
+		if on := s.Node(st.Node).Placements(); victims {
 			for k, pick := range picks {
 				if pick < len(on) && k < len(mine) {
 					mine[k].Victims = []*ohmv1.Victim{Victim(on[pick])}

@@ -240,7 +240,7 @@ func report(t *testing.T, store *Store, now *cellstate.Snapshot) {
 	t.Helper()
 	var writes []cellstate.Write
 	for n := range now.Nodes() {
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			row := now.Job(p.Slot.JobName()).Task(p.Slot)
 			w := cellstate.Write{
 				Guards:  []cellstate.Guard{{Key: p.Slot.PlacementKey(), Revision: p.Revision}},
