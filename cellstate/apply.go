@@ -262,7 +262,7 @@ func (a *applier) change(c Change) {
 		room()
 	case KindScheduler:
 		s := a.scheduler(k.Name)
-		s.Record = value[*ohmv1.Scheduler](c)
+		s.Record, s.Revision = value[*ohmv1.Scheduler](c), rev
 		a.putScheduler(s)
 	case KindInstance:
 		s := a.scheduler(k.Name)
@@ -273,7 +273,7 @@ func (a *applier) change(c Change) {
 		}
 		a.putScheduler(s)
 	case KindConflict:
-		a.put("conflicts", &conflictRow{id: k.Name + "/" + k.ID, record: value[*ohmv1.Conflict](c)}, c.Deleted)
+		a.put("conflicts", &conflictRow{id: k.Name + "/" + k.ID, record: value[*ohmv1.Conflict](c), revision: rev}, c.Deleted)
 	case KindMeta:
 		m := &metaRow{name: k.Name, record: value[*ohmv1.Meta](c), revision: rev}
 		a.put("meta", m, c.Deleted)

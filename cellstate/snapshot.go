@@ -194,7 +194,8 @@ func (j *Job) Live() bool {
 type Scheduler struct {
 	Name      string
 	Record    *ohmv1.Scheduler // nil: only instances are known
-	Instances []Instance       // by name
+	Revision  Revision
+	Instances []Instance // by name
 }
 
 // Instance is a live registration.
@@ -205,8 +206,9 @@ type Instance struct {
 
 // Conflict journal and meta rows.
 type conflictRow struct {
-	id     string // <scheduler>/<id>
-	record *ohmv1.Conflict
+	id       string // <scheduler>/<id>
+	record   *ohmv1.Conflict
+	revision Revision
 }
 
 type metaRow struct {

@@ -102,6 +102,24 @@ func (s Size) percent(n int64) int {
 	return int(float64(n) / float64(s.Quota) * 100)
 }
 
+// Lister says what stands in a store without saying what it is, so that a mirror can be
+// held against it at little cost.
+type Lister interface {
+	// List returns the keys of [from, end) and their revisions as of a revision of the
+	// store, by key, but at most so many; more says that these are not all. An empty end is
+	// none. ErrCompacted: the revision is forgotten. ErrIncarnation: the store has never
+	// come so far, or is another one.
+	List(ctx context.Context, at Revision, from, end Key, most int) (page []KeyRevision, more bool, err error)
+	// Fences returns the fences of all nodes as of a revision, with the same errors.
+	Fences(ctx context.Context, at Revision) (map[NodeName]Revision, error)
+}
+
+// KeyRevision is a key and the revision of the record under it.
+type KeyRevision struct {
+	Key      Key
+	Revision Revision
+}
+
 // Lease names a lease; 0 is none.
 type Lease int64
 

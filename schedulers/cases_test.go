@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/pkg/task"
@@ -180,4 +182,39 @@ func (m moody) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Pr
 		return schedulers.Proposal{}, nil
 	}
 	return schedtest.FirstFit{}.Schedule(ctx, in)
+}
+
+// Field case 13: an agent refuses everything for five minutes. A task comes back to it less
+// and less often, and leaves few records behind; then it runs.
+func TestCase13RefusedForMinutes(t *testing.T) {
+	for _, kind := range []string{"service", "batch"} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, cell *schedtest.Cell) {
+				cell.Up(celltest.Node{Name: "n1"})
+				cell.Run(kind, "a", schedtest.FirstFit{})
+				name := cell.Submit(celltest.Job{Name: "j", Kind: kind, CPU: 100, Retries: 20})
+				slot := celltest.Slot(cell.Snapshot(), name, "main", 0)
+				refuse := func() {
+					now := time.Now()
+					row := cell.Snapshot().Job(name).Task(slot)
+					last := celltest.StatusOf(row.Placement, task.Failed)
+					last.Cause, last.Ended = task.StartFailed, timestamppb.New(now)
+					cell.Put(cellstate.ReleaseRecords(row, last)...)
+				}
+				for begin := time.Now(); time.Since(begin) < 5*time.Minute; {
+					cell.Within(2*time.Minute, "it is tried again", placed("j", 1))
+					if time.Since(begin) < 5*time.Minute {
+						refuse()
+					}
+				}
+				ended := cell.Snapshot().Job(name).Task(slot).Ended
+				if len(ended) < 5 || len(ended) > 10 {
+					t.Errorf("%d attempts in five minutes", len(ended))
+				}
+				if n := schedtest.Placed(cell.Snapshot(), "j"); n != 1 {
+					t.Errorf("%d placed in the end", n)
+				}
+			})
+		})
+	}
 }

@@ -3,10 +3,8 @@ package etcdstore
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -34,11 +32,8 @@ func (s *Store) loadAt(ctx context.Context, at int64) (*cellstate.Snapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	fences := map[cellstate.NodeName]cellstate.Revision{}
-	if _, err := s.readRange(ctx, s.fences, at, true, func(kv *mvccpb.KeyValue) error {
-		fences[cellstate.NodeName(strings.TrimPrefix(string(kv.Key), s.fences))] = cellstate.Revision(kv.ModRevision)
-		return nil
-	}); err != nil {
+	fences, err := s.Fences(ctx, cellstate.Revision(at))
+	if err != nil {
 		return nil, err
 	}
 	return cellstate.NewSnapshot(cellstate.Revision(at), records, fences)
@@ -59,11 +54,8 @@ func (s *Store) readSpan(ctx context.Context, from, end string, at int64, keysOn
 		reading, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 		resp, err := s.client.Get(reading, from, opts...)
 		cancel()
-		if errors.Is(err, rpctypes.ErrCompacted) {
-			return 0, cellstate.ErrCompacted
-		}
 		if err != nil {
-			return 0, s.failed(err)
+			return 0, s.unread(err)
 		}
 		if at == 0 {
 			at = resp.Header.Revision

@@ -54,7 +54,7 @@ type Config struct {
 	dial []grpc.DialOption // for tests: a network that loses replies
 }
 
-// Store implements cellstate.Store, Leaser and Historian.
+// Store implements cellstate.Store, Leaser, Historian, Compactor and Lister.
 type Store struct {
 	cfg    Config
 	client *clientv3.Client
@@ -220,4 +220,5 @@ var (
 	_ cellstate.Leaser    = (*Store)(nil)
 	_ cellstate.Historian = (*Store)(nil)
 	_ cellstate.Compactor = (*Store)(nil)
+	_ cellstate.Lister    = (*Store)(nil)
 )

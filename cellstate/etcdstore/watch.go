@@ -132,11 +132,14 @@ func (w *watch) follow(ctx context.Context) error {
 		// a progress notice promises that nothing is missing up to it.
 		b := cellstate.Batch{Revision: reply.reached, Changes: reply.changes}
 		if len(reply.changes) == 0 {
-			if b.Revision = reply.revision; b.Revision < w.reached {
-				// A restored store, or a member of etcd that lags behind the one before.
-				if err := w.still(ctx); err != nil {
-					return err
-				}
+			b.Revision = reply.revision
+		}
+		if b.Revision < w.reached {
+			// A restored store, or a member of etcd that lags behind the one before.
+			if err := w.still(ctx); err != nil {
+				return err
+			}
+			if len(reply.changes) == 0 {
 				continue
 			}
 		}

@@ -24,7 +24,7 @@ import (
 // Format is what meta/format holds in a fresh store.
 const Format = "1"
 
-// Store implements cellstate.Store, cellstate.Leaser and cellstate.Historian. Any number
+// Store implements cellstate.Store, cellstate.Leaser, cellstate.Historian and cellstate.Lister. Any number
 // of goroutines may use it.
 type Store struct {
 	faults faults
@@ -155,6 +155,7 @@ var (
 	_ cellstate.Store     = (*Store)(nil)
 	_ cellstate.Leaser    = (*Store)(nil)
 	_ cellstate.Historian = (*Store)(nil)
+	_ cellstate.Lister    = (*Store)(nil)
 )
 
 // write applies changes at the next revision, if there are any that change something,

@@ -2,8 +2,12 @@ package mirror
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/cellstate"
 )
@@ -26,7 +30,7 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 		results[i].Txn = t
 	}
 	snapshot, err := m.newest(ctx, txns)
-	losing := 0 // rounds in a row in which the store refused what fits on the snapshot
+	reloaded := false
 	for round := 0; err == nil && round < rounds; round++ {
 		plan := cellstate.MakePlan(snapshot, time.Now(), m.store.Limits().Batch, txns, func(r cellstate.ClaimRef) bool { return settled[r] })
 		done := func(ref cellstate.ClaimRef, at cellstate.Revision) {
@@ -54,34 +58,40 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 		if out, err = m.store.Commit(ctx, plan.Writes...); err != nil {
 			break
 		}
-		refused := 0
+		var refused []cellstate.Write
 		for w, at := range out.Applied {
 			if at == 0 {
-				refused++
+				refused = append(refused, plan.Writes[w])
 				continue
 			}
 			for _, ref := range plan.Claims[w] {
 				done(ref, at)
 			}
 		}
-		if refused == 0 && len(plan.Deferred) == 0 {
+		if len(refused) == 0 && len(plan.Deferred) == 0 {
 			break
 		}
-		if losing++; refused == 0 {
-			losing = 0
+		if snapshot, err = m.WaitSnapshot(ctx, out.Revision); err == nil && !reloaded && slices.ContainsFunc(refused, func(w cellstate.Write) bool { return snapshot.Holds(&w) }) {
+			// All that the store found otherwise is on a snapshot newer than its answer still as
+			// it was compared: the snapshot is wrong, not old.
+			reloaded = true
+			m.differs.Add(1)
+			m.log.Warn("the store refuses what holds on the snapshot", zap.Int64("revision", int64(snapshot.Revision())))
+			if err = m.reload(ctx, errRefused); err == nil {
+				snapshot, err = m.WaitSnapshot(ctx, out.Revision)
+			}
 		}
-		if losing == rounds/2 {
-			// A write that keeps failing on snapshots newer than the answer means that the
-			// snapshot is wrong, not old.
-			m.Resync()
-		}
-		snapshot, err = m.WaitSnapshot(ctx, out.Revision)
+	}
+	if errors.Is(err, cellstate.ErrIncarnation) {
+		m.end(fmt.Errorf("%w: %w", errResync, err)) // whoever sees another store loads before he acts
 	}
 	for i := range results {
 		slices.Sort(results[i].Committed)
 	}
 	return results, err
 }
+
+var errRefused = errors.New("the store refuses what holds on the snapshot")
 
 func settleAll(settled map[cellstate.ClaimRef]bool, t int, txn *cellstate.Txn) {
 	for i := range txn.Claims {

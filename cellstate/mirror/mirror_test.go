@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/cellstate/memstore"
 	"github.com/ohmcell/ohm/cellstate/mirror"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,8 +96,10 @@ func (s *shaky) Commit(ctx context.Context, writes ...cellstate.Write) (cellstat
 }
 
 // start runs a mirror until the test ends.
-func start(t *testing.T, store cellstate.Store) *mirror.Mirror {
-	m := mirror.New(store, zap.NewNop())
+func start(t *testing.T, store cellstate.Store) *mirror.Mirror { return startWith(t, store) }
+
+func startWith(t *testing.T, store cellstate.Store, options ...mirror.Option) *mirror.Mirror {
+	m := mirror.New(store, zap.NewNop(), options...)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -260,4 +264,119 @@ func TestCommitTellsEachTransaction(t *testing.T) {
 	if len(r[1].Conflicts) != 0 || len(r[1].Committed) != 1 || r[1].Revision == 0 {
 		t.Errorf("second: %+v", r[1])
 	}
+}
+
+// A store that went back in time is loaded as it is now. Nobody waits for a revision of
+// the time before, and what was decided then does not commit.
+func TestStoreThatWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShaky()
+		before := celltest.New(t, store.Store)
+		before.Node(celltest.Node{Name: "n1"})
+		before.Job(celltest.Job{Name: "a", CPU: 100})
+		for range 20 {
+			before.Intent(&ohmv1.Intent{Node: "n1"})
+		}
+		m := start(t, store)
+		old := wait(t, m, before.Snapshot().Revision())
+		restored := memstore.New()
+		after := celltest.New(t, restored)
+		after.Node(celltest.Node{Name: "n2"})
+		synctest.Wait()
+		store.set(func() { store.Store = restored })
+		store.breakWatch()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		now := m.Snapshot()
+		if lines := celltest.Differ(now, after.Snapshot()); len(lines) > 0 || now.Revision() >= old.Revision() {
+			t.Errorf("revision %d, before %d: %v", now.Revision(), old.Revision(), lines)
+		}
+		if _, err := m.WaitSnapshot(t.Context(), old.Revision()); !errors.Is(err, cellstate.ErrIncarnation) {
+			t.Errorf("waiting for the time before: %v", err)
+		}
+		txn := celltest.Txn(old, cellstate.Incremental, celltest.Claim(old, celltest.Slot(old, celltest.Name("a"), "main", 0), "n1"))
+		if _, err := m.Commit(t.Context(), txn); !errors.Is(err, cellstate.ErrIncarnation) {
+			t.Errorf("a commit of the time before: %v", err)
+		}
+		if s := wait(t, m, after.Node(celltest.Node{Name: "n3"})); s.Node("n3") == nil {
+			t.Error("the mirror does not follow")
+		}
+	})
+}
+
+// outrun is a store whose history is gone before a load is through.
+type outrun struct {
+	*shaky
+	times []time.Time
+}
+
+func (o *outrun) Load(ctx context.Context) (*cellstate.Snapshot, error) {
+	if o.times = append(o.times, time.Now()); len(o.times) <= 6 {
+		return nil, cellstate.ErrCompacted
+	}
+	return o.shaky.Load(ctx)
+}
+
+// A load that its store's history outruns is tried again, less and less often.
+func TestLoadThatIsOutrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &outrun{shaky: newShaky()}
+		m := start(t, store)
+		wait(t, m, 1)
+		if len(store.times) != 7 || m.Loads() != 1 {
+			t.Fatalf("%d tries, %d loads", len(store.times), m.Loads())
+		}
+		for i := 2; i < len(store.times); i++ {
+			if gap, before := store.times[i].Sub(store.times[i-1]), store.times[i-1].Sub(store.times[i-2]); gap < before || gap > 2*time.Second {
+				t.Errorf("try %d came %v after the one before, that one after %v", i, gap, before)
+			}
+		}
+	})
+}
+
+// While a load is under way nobody can make it begin again.
+func TestResyncDuringALoad(t *testing.T) {
+	store := newShaky()
+	m := start(t, store)
+	wait(t, m, 1)
+	store.set(m.Resync) // the load waits for the lock
+	for range 10 {
+		m.Resync()
+	}
+	for m.Loads() < 2 {
+		if _, newer := m.Watch(); m.Loads() < 2 {
+			<-newer
+		}
+	}
+	celltest.New(t, store.Store).Node(celltest.Node{Name: "n1"})
+	if s := wait(t, m, celltest.New(t, store.Store).Snapshot().Revision()); s.Node("n1") == nil || m.Loads() != 2 {
+		t.Errorf("%d loads", m.Loads())
+	}
+}
+
+// What nobody tells is found within the time of a check, without anything happening.
+func TestChecksByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lose atomic.Bool
+		store := memstore.New(memstore.LoseEvents(func(cellstate.Change) bool { return lose.Load() }))
+		cell := celltest.New(t, store)
+		cell.Node(celltest.Node{Name: "n1"})
+		m := startWith(t, store, mirror.CheckEvery(time.Hour))
+		wait(t, m, 1)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if m.Differed() != 0 || m.Loads() != 1 || m.Checked() < 3 || m.Checked() > 5 {
+			t.Errorf("%d differences, %d loads, %d pages checked", m.Differed(), m.Loads(), m.Checked())
+		}
+		lose.Store(true)
+		at := cell.Node(celltest.Node{Name: "n2"})
+		if s := wait(t, m, at); s.Node("n2") != nil {
+			t.Fatal("the event was not lost")
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if s := m.Snapshot(); s.Node("n2") == nil || m.Differed() != 1 || m.Loads() != 2 {
+			t.Errorf("%d differences, %d loads", m.Differed(), m.Loads())
+		}
+	})
 }

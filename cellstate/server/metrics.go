@@ -29,6 +29,8 @@ func (c *requestCounter) count(method string, err error) {
 type metrics struct {
 	server *Server
 
+	loads, checked, differed *prometheus.Desc
+
 	revision, jobs, waiting, waitingCPU, waitingMemory, nodes, placements, conflicts *prometheus.Desc
 }
 
@@ -40,6 +42,9 @@ func (s *Server) Collector() prometheus.Collector {
 	}
 	return &metrics{
 		server:        s,
+		loads:         desc("mirror_loads_total", "Loads of the whole cell state by this server."),
+		checked:       desc("mirror_checked_pages_total", "Pages of keys in which this server's copy of the cell state was compared with the store."),
+		differed:      desc("mirror_differences_total", "How often this server's copy of the cell state was found not to be what stands in the store, and loaded again."),
 		revision:      desc("revision", "Revision of the snapshot that the gauges were counted on."),
 		jobs:          desc("jobs", "Jobs by state.", "state"),
 		waiting:       desc("waiting_slots", "Slots without a node, by scheduler.", "scheduler"),
@@ -53,7 +58,7 @@ func (s *Server) Collector() prometheus.Collector {
 
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.revision, m.jobs, m.waiting, m.waitingCPU, m.waitingMemory, m.nodes, m.placements, m.conflicts,
+		m.loads, m.checked, m.differed, m.revision, m.jobs, m.waiting, m.waitingCPU, m.waitingMemory, m.nodes, m.placements, m.conflicts,
 	} {
 		out <- d
 	}
@@ -62,7 +67,11 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.server.requests.Collect(out)
-	snapshot := m.server.cfg.Mirror.Snapshot()
+	mirror := m.server.cfg.Mirror
+	for d, v := range map[*prometheus.Desc]int64{m.loads: mirror.Loads(), m.checked: mirror.Checked(), m.differed: mirror.Differed()} {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+	snapshot := mirror.Snapshot()
 	if snapshot == nil {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 
 // fieldCases are what people have met with several schedulers over one cluster.
 func fieldCases() []law {
-	return []law{{"TestCase12", case12}, {"TestCase15", case15}, {"TestCase16", case16}}
+	return []law{{"TestCase10", case10}, {"TestCase12", case12}, {"TestCase15", case15}, {"TestCase16", case16}}
 }
 
 // case12: two schedulers commit a 3-CPU task to a 4-CPU node from one revision. One

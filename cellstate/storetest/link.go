@@ -22,8 +22,9 @@ type link struct {
 	mu    sync.Mutex
 	held  chan struct{}               // closed when the watch may go on; nil: it may
 	lose  func(cellstate.Change) bool // changes that the watch does not show
-	drop  bool                        // the reply to the next commit
-	stale cellstate.Revision          // the next watch begins here instead; 0: where asked
+	bend  func(cellstate.Batch) []cellstate.Batch
+	drop  bool               // the reply to the next commit
+	stale cellstate.Revision // the next watch begins here instead; 0: where asked
 }
 
 // hold keeps batches back until a commit was answered or release is called.
@@ -65,7 +66,7 @@ func (l *link) Changes(ctx context.Context, after cellstate.Revision) iter.Seq2[
 	return func(yield func(cellstate.Batch, error) bool) {
 		for batch, err := range l.Store.Changes(ctx, after) {
 			l.mu.Lock()
-			held, lose := l.held, l.lose
+			held, lose, bend := l.held, l.lose, l.bend
 			l.mu.Unlock()
 			if held != nil {
 				select {
@@ -76,11 +77,32 @@ func (l *link) Changes(ctx context.Context, after cellstate.Revision) iter.Seq2[
 			if lose != nil {
 				batch.Changes = slices.DeleteFunc(batch.Changes, lose)
 			}
-			if !yield(batch, err) {
-				return
+			batches := []cellstate.Batch{batch}
+			if bend != nil && err == nil {
+				batches = bend(batch)
+			}
+			for _, b := range batches {
+				if !yield(b, err) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// bends sets what the watch makes of each batch.
+func (l *link) bends(bend func(cellstate.Batch) []cellstate.Batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bend = bend
+}
+
+func (l *link) List(ctx context.Context, at cellstate.Revision, from, end cellstate.Key, most int) ([]cellstate.KeyRevision, bool, error) {
+	return l.Store.(cellstate.Lister).List(ctx, at, from, end, most)
+}
+
+func (l *link) Fences(ctx context.Context, at cellstate.Revision) (map[cellstate.NodeName]cellstate.Revision, error) {
+	return l.Store.(cellstate.Lister).Fences(ctx, at)
 }
 
 func (l *link) Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error) {

@@ -41,13 +41,16 @@ type law struct {
 // it leaves to t.Cleanup. What each law has left in the history is audited, too.
 func Run(t *testing.T, open func(t *testing.T) cellstate.Store) {
 	laws := [][]law{capacityLaws(), slotLaws(), modeLaws(), gangLaws(), jobLaws(), evictionLaws(), releaseLaws(),
-		fenceLaws(), replyLaws(), guardLaws(), historyLaws(), fieldCases()}
+		fenceLaws(), hintLaws(), replyLaws(), guardLaws(), historyLaws(), fieldCases()}
 	probe := open(t)
 	if _, ok := probe.(cellstate.Leaser); ok {
 		laws = append(laws, leaseLaws())
 	}
 	if _, ok := probe.(cellstate.Historian); ok {
 		laws = append(laws, historianLaws())
+	}
+	if _, ok := probe.(cellstate.Lister); ok {
+		laws = append(laws, checkLaws())
 	}
 	if _, ok := probe.(Compactor); ok {
 		laws = append(laws, compactionLaws())

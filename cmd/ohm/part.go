@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent"
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/mirror"
 	"github.com/ohmcell/ohm/cmd/ohm/process"
 	"github.com/ohmcell/ohm/pkg/config"
 )
@@ -29,6 +31,7 @@ type part struct {
 	logLevel string
 	dataDir  string
 	store    process.Store
+	check    time.Duration
 	embedded bool
 	tlsCert  string
 	tlsKey   string
@@ -59,7 +62,8 @@ func (p *part) storeFlags(f *pflag.FlagSet) {
 	p.etcdFlags(f)
 	f.IntVar(&p.store.MaxTxnOps, "etcd-max-txn-ops", 0, "the etcd server's --max-txn-ops; if not given, it is found out")
 	f.IntVar(&p.store.MaxRequestBytes, "etcd-max-request-bytes", 0, "the etcd server's --max-request-bytes; if not given, it is found out")
-	config.Settings(f, "etcd-max-txn-ops", "etcd-max-request-bytes")
+	f.DurationVar(&p.check, "check-every", mirror.DefaultCheck, "time in which the private copy of the whole cell is compared with the store once; 0: never")
+	config.Settings(f, "check-every", "etcd-max-txn-ops", "etcd-max-request-bytes")
 }
 
 func (p *part) listenFlags(f *pflag.FlagSet) {

@@ -42,7 +42,7 @@ or asks the server at --address. Any number of instances share the jobs of one n
 			}
 		}
 		err = process.Scheduler{
-			Store: p.store, Policies: policies, Name: name, Instance: p.instance, DataDir: p.dataDir, Version: version, Log: log,
+			Store: p.store, Policies: policies, Name: name, Instance: p.instance, DataDir: p.dataDir, Version: version, CheckEvery: p.check, Log: log,
 		}.Run(cmd.Context())
 		return p.ended(cmd.Context(), err)
 	}

@@ -54,7 +54,7 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 			defer stop()
 			err = process.Server{
 				Keeper: keep, Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(),
-				Name: name, Version: version, Log: log,
+				Name: name, Version: version, CheckEvery: p.check, Log: log,
 				Ready: func(_ context.Context, address string, store process.Store, _ *mirror.Mirror) {
 					if p.embedded {
 						fmt.Fprintf(a.stdout, "etcd %s\n", store.Endpoints[0])

@@ -60,7 +60,7 @@ func (d Dev) Run(ctx context.Context) error {
 	}
 	srv := d.Server
 	srv.Embedded, srv.DataDir, srv.Listen, srv.Name = true, filepath.Join(d.DataDir, "store"), d.Listen, "dev"
-	srv.Store.Cell, srv.Version, srv.Log = d.Cell, d.Version, d.Log
+	srv.Store.Cell, srv.Version, srv.CheckEvery, srv.Log = d.Cell, d.Version, mirror.DefaultCheck, d.Log
 	srv.Ready = func(_ context.Context, address string, store Store, m *mirror.Mirror) {
 		cell = up{address, store, m}
 		close(serverUp)
@@ -68,7 +68,7 @@ func (d Dev) Run(ctx context.Context) error {
 	parts := []lifecycle.Part{
 		{Name: "server", Run: srv.Run},
 		{Name: "schedulers", Run: after(func(ctx context.Context) error {
-			return Scheduler{Store: cell.store, Policies: d.Policies, Instance: "dev", Version: d.Version, Log: d.Log}.Run(ctx)
+			return Scheduler{Store: cell.store, Policies: d.Policies, Instance: "dev", Version: d.Version, CheckEvery: mirror.DefaultCheck, Log: d.Log}.Run(ctx)
 		})},
 		{Name: "agent", Run: after(func(ctx context.Context) error {
 			return d.withConn(cell.address, func(conn *grpc.ClientConn) error {

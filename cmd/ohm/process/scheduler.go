@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -39,7 +40,9 @@ type Scheduler struct {
 	DataDir  string // keeps the instance's name; empty: a fresh one each time
 	Version  string
 	Times    schedulers.Times
-	Log      *zap.Logger
+	// CheckEvery is the time in which the mirror compares itself with the store once; 0: never.
+	CheckEvery time.Duration
+	Log        *zap.Logger
 }
 
 // Run schedules until ctx ends.
@@ -76,7 +79,7 @@ func (s Scheduler) run(ctx context.Context, policy string) error {
 		return err
 	}
 	defer store.Close()
-	m := mirror.New(store, log)
+	m := mirror.New(store, log, mirror.CheckEvery(s.CheckEvery))
 	runner := schedulers.New(schedulers.Config{
 		Cell: m, Store: store, Scheduler: policies()[policy](), Name: name, Instance: s.Instance,
 		Policy: policy, Version: s.Version, BuiltIn: name == policy, Log: log, Times: s.Times,

@@ -31,7 +31,9 @@ type Server struct {
 	Version  string
 	Limits   server.Limits
 	Keeper   keeper.Limits
-	Log      *zap.Logger
+	// CheckEvery is the time in which the mirror compares itself with the store once; 0: never.
+	CheckEvery time.Duration
+	Log        *zap.Logger
 	// Ready is called once with the address when requests are answered.
 	Ready func(ctx context.Context, address string, store Store, m *mirror.Mirror)
 }
@@ -72,7 +74,7 @@ func (s Server) serve(ctx context.Context, listener net.Listener) error {
 	}
 	defer store.Close()
 	s.Store.Config = store.Config() // with the limits that it has found
-	m := mirror.New(store, s.Log.Named("mirror"))
+	m := mirror.New(store, s.Log.Named("mirror"), mirror.CheckEvery(s.CheckEvery))
 	srv := server.New(server.Config{
 		Store: store, Mirror: m, Cell: s.Store.Cell, Name: s.Name, Version: s.Version,
 		Etcd:  server.Etcd{Endpoints: s.Store.Endpoints, MaxTxnOps: s.Store.MaxTxnOps, MaxRequestBytes: s.Store.MaxRequestBytes},
