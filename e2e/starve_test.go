@@ -52,7 +52,7 @@ func TestNothingStarvesOnEtcd(t *testing.T) {
 	run := func(name string, decides time.Duration) *schedulers.Runner {
 		store, m := open(name)
 		r := schedulers.New(schedulers.Config{
-			Cell: m, Store: store, Name: name, Instance: "a", Scheduler: schedtest.Takes{Policy: schedtest.FirstFit{}, Time: decides}, HoldAfter: 3,
+			Cell: m, Store: store, Name: name, Instance: "a", Scheduler: schedtest.Takes{Policy: schedtest.FirstFit{}, Time: decides}, HoldAfter: 2,
 		})
 		beside(name, r.Run)
 		return r
@@ -66,14 +66,24 @@ func TestNothingStarvesOnEtcd(t *testing.T) {
 	run("quick1", time.Millisecond)
 	run("quick2", time.Millisecond)
 	slow := run("slow", 500*time.Millisecond)
-	waves := func() int { return []int{12, 20}[time.Now().UnixMilli()/250%2] }
+	waves := func() int { return []int{14, 22}[time.Now().UnixMilli()/170%2] }
 	churn := &schedtest.Churn{Store: store, Mirror: m, Of: []string{"quick1", "quick2"}, Jobs: waves, Life: 150 * time.Millisecond, Tick: 10 * time.Millisecond}
 	beside("users and agents", churn.Run)
-	cell.Job(celltest.Job{Name: "two", Scheduler: "slow", Count: 2, CPU: 1000})
+	if _, err := m.WaitSnapshot(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	within(t, patience, "the cell is full", func() bool {
+		n := 0
+		for row := range m.Snapshot().Nodes() {
+			n += row.Count()
+		}
+		return n == 16
+	})
+	cell.Job(celltest.Job{Name: "four", Scheduler: "slow", Count: 4, CPU: 1000})
 	cell.Job(celltest.Job{Name: "gang", Scheduler: "slow", Kind: "ml", Gang: true, Count: 2, CPU: 500})
 	began := time.Now()
 	within(t, patience, "the slow scheduler's jobs have finished", func() bool {
-		for _, name := range []string{"two", "gang"} {
+		for _, name := range []string{"four", "gang"} {
 			if !schedtest.Finished(m.Snapshot(), name) {
 				return false
 			}

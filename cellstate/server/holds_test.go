@@ -49,6 +49,9 @@ func TestHoldsAreShown(t *testing.T) {
 			t.Errorf("node n2: %v", view.GetHolds())
 		}
 	}
+	if n := gauges(t, w.server.Collector())["ohm_holds"]; n != 1 {
+		t.Errorf("%v holds are counted", n)
+	}
 	for _, job := range []string{"a", "b"} {
 		explained, err := w.insight.Explain(w.ctx, &ohmv1.GetJobRequest{Job: job})
 		if err != nil {
