@@ -103,9 +103,13 @@ func TestCase11ManyMeetOnOneNode(t *testing.T) {
 
 // Field case 14: 1,000 nodes, nine tenths full, and 10,000 tasks for them. More schedulers
 // place them no slower: a decision takes its time by the bubble's clock, so what is
-// measured is what conflicts cost, and not the machine.
+// measured is what conflicts cost, and not the machine. With the race detector, which looks
+// for other faults, it is a tenth of it, and too little to measure.
 func TestCase14MoreSchedulersPlaceNoSlower(t *testing.T) {
-	const nodes, jobs, tasks = 1000, 100, 100
+	nodes, jobs, tasks := 1000, 100, 100
+	if raced {
+		nodes, jobs = 100, 10
+	}
 	goodput := map[int]float64{}
 	for _, n := range []int{1, 2, 4, 8} {
 		bubble(t, func(t *testing.T, cell *schedtest.Cell) {
@@ -159,7 +163,7 @@ func TestCase14MoreSchedulersPlaceNoSlower(t *testing.T) {
 				n, goodput[n], float64(refused)/float64(committed), refused)
 		})
 	}
-	if goodput[4] < goodput[1] {
+	if !raced && goodput[4] < goodput[1] {
 		t.Errorf("goodput by number of schedulers: %v", slices.Sorted(maps.Values(goodput)))
 	}
 }

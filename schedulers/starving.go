@@ -61,7 +61,8 @@ func (r *Runner) outcome(f *flight, res *cellstate.Result, now time.Time) {
 			r.queue.wantHold(e.name)
 		}
 	}
-	if len(res.Conflicts) > 0 && res.Txn.Mode == cellstate.Atomic {
+	answered := len(res.Committed) + len(res.Conflicts)
+	if answered == len(res.Txn.Claims) || len(res.Conflicts) > 0 && res.Txn.Mode == cellstate.Atomic {
 		return
 	}
 	for i := range res.Txn.Claims {
