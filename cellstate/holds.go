@@ -16,7 +16,8 @@ import (
 // wait for each other's halves. It is judged as the claims would be: with any conflict
 // there is no write. So at no time is more held than is free.
 //
-// The write compares and bumps the fence of each node, as a claim does. The commit of the
+// The write compares and bumps the fence of each node, as a claim does; the record needs no
+// compare of its own, which the store may have no room for: its key is the transaction's. The commit of the
 // transaction under its id ends the hold in the same revision (MakePlan); if that never
 // comes, the lease does.
 func PlanHold(s *Snapshot, now time.Time, txn *Txn, l Lease) (Write, []Conflict) {
@@ -45,7 +46,7 @@ func PlanHold(s *Snapshot, now time.Time, txn *Txn, l Lease) (Write, []Conflict)
 			}
 			held[c.Node] = h
 			w.Fences = append(w.Fences, FenceBump{Node: c.Node, Compared: fence})
-			w.Records = append(w.Records, Record{Key: HoldKey(c.Node, txn.ID), Value: h, Lease: l})
+			w.Records = append(w.Records, Record{Key: HoldKey(c.Node, txn.ID), Value: h, Read: ReadGuarded, Lease: l})
 		}
 		addToHold(h, c)
 	}
@@ -53,13 +54,12 @@ func PlanHold(s *Snapshot, now time.Time, txn *Txn, l Lease) (Write, []Conflict)
 }
 
 // Held is how many claims an atomic transaction may have for which room is held; 0: any
-// number. It is less than Claims: the commit also removes a hold from each node, which on
-// etcd puts its writes a level deeper, at a price of 16 operations (two go to a claim).
+// number. It is less than Claims by one for each node: the commit also removes the hold there.
 func (l Limits) Held() int {
 	if l.Claims == 0 {
 		return 0
 	}
-	return max(1, l.Claims-8)
+	return max(1, l.Claims-l.Nodes)
 }
 
 // addToHold holds the room of one more claim. Of claims of different precedence the hold has

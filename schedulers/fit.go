@@ -10,24 +10,28 @@ import (
 
 // fit finds nodes for the needs, the first that fit, and makes the transaction's claims of
 // them: first those on which they lost, which the policy has chosen itself, then the
-// others from a number on. False if too few needs find one.
-func (u *starving) fit(s *cellstate.Snapshot, taken map[cellstate.NodeName]bool, from uint64) bool {
+// others from a number on; on at most so many nodes (0: any number). False if too few
+// needs find one.
+func (u *starving) fit(s *cellstate.Snapshot, taken map[cellstate.NodeName]bool, from uint64, most int) bool {
 	u.txn.Snapshot, u.txn.Claims = s.Revision(), nil
 	open := slices.Clone(u.needs)
 	seen := map[cellstate.NodeName]bool{}
+	used := 0
 	try := func(n *cellstate.Node) (done bool) {
 		if n != nil && !taken[n.Name] && !seen[n.Name] {
 			seen[n.Name] = true
-			open = u.fill(n, open)
+			if left := u.fill(n, open); len(left) < len(open) {
+				open, used = left, used+1
+			}
 		}
-		return len(open) == 0
+		return len(open) == 0 || most > 0 && used >= most
 	}
-	done := slices.ContainsFunc(u.lost, func(name cellstate.NodeName) bool { return try(s.Node(name)) })
-	if nodes := slices.Collect(s.Nodes()); !done && len(nodes) > 0 {
+	enough := slices.ContainsFunc(u.lost, func(name cellstate.NodeName) bool { return try(s.Node(name)) })
+	if nodes := slices.Collect(s.Nodes()); !enough && len(nodes) > 0 {
 		first := int(from % uint64(len(nodes)))
-		done = slices.ContainsFunc(nodes[first:], try) || slices.ContainsFunc(nodes[:first], try)
+		_ = slices.ContainsFunc(nodes[first:], try) || slices.ContainsFunc(nodes[:first], try)
 	}
-	return done || len(u.txn.Claims) >= u.least
+	return len(u.txn.Claims) >= u.least
 }
 
 // fill claims for as many of the needs as fit on the node, and returns the others.

@@ -93,7 +93,7 @@ func (r *Runner) hold(ctx context.Context, s *cellstate.Snapshot, h *held, from 
 	var writes []cellstate.Write
 	taken := map[cellstate.NodeName]bool{} // a fence stands in one write of a request
 	for _, u := range h.all {
-		if !u.fit(s, taken, from) {
+		if !u.fit(s, taken, from, r.Store.Limits().Nodes) {
 			continue
 		}
 		w, conflicts := cellstate.PlanHold(s, r.Clock(), u.txn, h.lease)

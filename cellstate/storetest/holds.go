@@ -114,7 +114,7 @@ func holdLaws() []law {
 			}
 		}},
 		{"holds/those of the largest gang that may have some stand and end with it", func(c *cell) {
-			n := min(c.store.Limits().Held(), 100)
+			n := min(c.store.Limits().Held(), c.store.Limits().Nodes, 150)
 			c.Job(celltest.Job{Name: "a", Count: n, CPU: 3000})
 			var claims []cellstate.Claim
 			for i := range n {
