@@ -110,6 +110,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 			continue
 		}
 		p.claim(&p.Writes[w], txn, c, a.eviction, whole)
+		endHold(&p.Writes[w], p.valid.snapshot.Node(c.Node), txn.ID)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
 	}
 }

@@ -133,30 +133,11 @@ func (r *room) take(txn *Txn, c *Claim, e *eviction) *Conflict {
 		r.blame(txn, c, r.placements(last), short)
 		return short
 	}
-	if held := r.held(txn, c); held != nil {
-		before, with := charge(r.with(r.placements(r.after))), charge(r.with(r.placements(last), this))
-		for _, h := range held {
-			before.add(h.GetResources(), h.GetGpus())
-			with.add(h.GetResources(), h.GetGpus())
-		}
-		if short := shortage(r.node, before, with, c); short != nil {
-			short.Reason = ReasonHold
-			return short
-		}
+	if short := r.besideHolds(txn, c, last); short != nil {
+		return short
 	}
 	r.after, r.claims, r.used, r.evictions = last, append(r.claims, this), after, evictions
 	return nil
-}
-
-// held are the holds that keep the claim off: not its own, not those below it.
-func (r *room) held(txn *Txn, c *Claim) []*Hold {
-	var held []*Hold
-	for _, h := range r.node.Holds {
-		if h.GetTxn() != string(txn.ID) && c.Precedence <= int(h.GetPrecedence()) {
-			held = append(held, h)
-		}
-	}
-	return held
 }
 
 // shortage compares a node's charge before and after a claim with its capacity. Only

@@ -69,8 +69,8 @@ type Conflict struct {
 	Wanted    string // in the dimension's unit, as people write it
 	Free      string
 	// Winner is the first placement on the node, newer than the loser's snapshot, with
-	// which the claim no longer fits; nil where nobody won. Between are the newer ones
-	// that stand before it.
+	// which the claim no longer fits, or with ReasonHold the first such hold; nil where
+	// nobody won. Between are the newer placements that stand before it.
 	Winner   *Placement
 	Between  []*Placement
 	Revision Revision // of the snapshot that it was judged on

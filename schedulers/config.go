@@ -23,7 +23,13 @@ type Config struct {
 	Log       *zap.Logger
 	Clock     func() time.Time // default: time.Now
 	Times     Times            // what is zero is as in DefaultTimes
+	// HoldAfter is how often a slot, or a gang, loses before room is held for it;
+	// default: DefaultHoldAfter.
+	HoldAfter int
 }
+
+// DefaultHoldAfter is enough for two that race now and then to part by themselves.
+const DefaultHoldAfter = 5
 
 // Times are a Runner's time limits.
 type Times struct {
@@ -33,6 +39,8 @@ type Times struct {
 	Conflicts time.Duration // that an entry of the conflict journal lives
 	Words     time.Duration // at least this long between two batches of last words
 	RetryMost time.Duration // the longest pause after repeated losses, and after errors
+	Seek      time.Duration // that room is looked for, to be held for what keeps losing
+	Hold      time.Duration // that a hold lives at most, whatever becomes of its owner
 }
 
 // DefaultTimes are the times that a cell goes by.
@@ -44,6 +52,8 @@ func DefaultTimes() Times {
 		Conflicts: time.Hour,
 		Words:     100 * time.Millisecond,
 		RetryMost: 2 * time.Second,
+		Seek:      5 * time.Second,
+		Hold:      2 * time.Minute,
 	}
 }
 
@@ -65,10 +75,14 @@ func (c Config) filled() (Config, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
+	if c.HoldAfter <= 0 {
+		c.HoldAfter = DefaultHoldAfter
+	}
 	d := DefaultTimes()
 	for _, t := range []struct{ value, otherwise *time.Duration }{
 		{&c.Times.Lease, &d.Lease}, {&c.Times.Seen, &d.Seen}, {&c.Times.Sweep, &d.Sweep},
 		{&c.Times.Conflicts, &d.Conflicts}, {&c.Times.Words, &d.Words}, {&c.Times.RetryMost, &d.RetryMost},
+		{&c.Times.Seek, &d.Seek}, {&c.Times.Hold, &d.Hold},
 	} {
 		if *t.value <= 0 {
 			*t.value = *t.otherwise

@@ -28,10 +28,12 @@ type entry struct {
 	wake     time.Time // when there will be more although nothing changes; zero: never
 	parked   map[cellstate.Slot]parked
 	losses   map[cellstate.Slot]loss
+	defeats  int                         // of a gang's transactions, in a row
 	flying   map[cellstate.Slot]bool     // claimed, on their way to the store
 	deferred map[cellstate.Slot]deferral // found no node beside those in flight
 	refusals map[string]refusal          // by group: the policy's last word
 	lost     string                      // the last race that was lost, for people
+	kept     string                      // where room is held for it, for people
 	problem  string                      // what is wrong with the policy's answer, for people
 	word     *ohmv1.Waiting              // what the above says; nil when nothing is parked
 	said     said
@@ -54,6 +56,8 @@ type loss struct {
 	times    int
 	revision cellstate.Revision // of the snapshot on which the last one was judged
 	until    time.Time
+	node     cellstate.NodeName // of the last one
+	fresh    bool               // no decision since
 }
 
 // refusal is why slots of one group found no node.
@@ -74,7 +78,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 		return
 	}
 	if e.version != j.Revision {
-		e.parked, e.losses, e.deferred, e.refusals, e.word, e.lost, e.problem, e.pass = nil, nil, nil, nil, nil, "", "", 0
+		e.parked, e.losses, e.deferred, e.refusals, e.word, e.lost, e.kept, e.problem, e.pass, e.defeats = nil, nil, nil, nil, nil, "", "", "", 0, 0
 		e.version = j.Revision
 		e.precedence, e.submitted = j.Record.GetSpec().GetPrecedence(), j.Record.GetSubmitTime().AsTime().UnixNano()
 	}

@@ -29,13 +29,17 @@ type flight struct {
 	results  []cellstate.Result
 	err      error
 	took     time.Duration
+	lease    cellstate.Lease // of holds that end with it; 0: none
 }
 
 // launch sends transactions to the store. Their slots and nodes are left alone until
 // they have landed. Whoever ends the Runner waits for its flights.
 func (r *Runner) launch(ctx context.Context, s *cellstate.Snapshot, txns []*cellstate.Txn) {
-	f := &flight{snapshot: s, txns: txns}
-	for _, t := range txns {
+	r.send(ctx, &flight{snapshot: s, txns: txns})
+}
+
+func (r *Runner) send(ctx context.Context, f *flight) {
+	for _, t := range f.txns {
 		for _, c := range t.Claims {
 			r.queue.fly(c.Slot, true)
 			r.nodes[c.Node]++
@@ -44,6 +48,7 @@ func (r *Runner) launch(ctx context.Context, s *cellstate.Snapshot, txns []*cell
 	r.queue.flights++
 	go func() {
 		r.fly(ctx, f)
+		r.giveBack(ctx, f.lease)
 		r.landed <- f
 	}()
 }

@@ -20,13 +20,15 @@ import (
 // large job that never fits would be tried again with each bit of room, and hide those
 // behind it for ever.
 type queue struct {
-	limits reconcile.Limits
-	sweep  time.Duration
-	jobs   map[cellstate.JobName]*entry
-	active map[cellstate.JobName]*entry // of jobs, those that are active
-	shares shares
-	pass   int
-	seen   *cellstate.Snapshot // of the last refresh
+	limits    reconcile.Limits
+	sweep     time.Duration
+	jobs      map[cellstate.JobName]*entry
+	active    map[cellstate.JobName]*entry // of jobs, those that are active
+	shares    shares
+	pass      int
+	starving  map[cellstate.JobName]bool // jobs that have lost so often that room is to be held
+	holdAfter int                        // losses
+	seen      *cellstate.Snapshot        // of the last refresh
 
 	flights int  // rounds on their way
 	landing int  // counts those that have landed
@@ -34,7 +36,7 @@ type queue struct {
 }
 
 func newQueue(limits reconcile.Limits, sweep time.Duration) *queue {
-	return &queue{limits: limits, sweep: sweep, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, pass: 1}
+	return &queue{limits: limits, sweep: sweep, holdAfter: DefaultHoldAfter, starving: map[cellstate.JobName]bool{}, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, pass: 1}
 }
 
 // refresh brings the queue up to a snapshot, at the price of what has changed: rows are

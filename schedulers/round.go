@@ -25,17 +25,15 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 			open[n.Slot] = n
 		}
 	}
-	began := r.Clock()
 	nodes := make(map[cellstate.NodeName]bool, len(r.nodes))
 	for n := range r.nodes {
 		nodes[n] = true
 	}
-	proposal, err := r.Scheduler.Schedule(ctx, Input{
+	r.queue.shun(work, nodes)
+	proposal, err := r.ask(ctx, Input{
 		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(), InFlight: nodes,
 		Seed: hash(r.Name, r.Instance, fmt.Sprint(s.Revision())),
-	})
-	busy := r.Clock().Sub(began)
-	r.stats.add(func(c *Stats) { c.Decisions += int64(slots); c.Busy += busy })
+	}, slots)
 	if ctx.Err() != nil {
 		return
 	}
@@ -43,7 +41,7 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		r.Log.Error("the policy failed", zap.Int64("revision", int64(s.Revision())), zap.Error(err))
 		proposal = Proposal{}
 	}
-	r.unplaced(s, proposal.Unplaced, open)
+	r.unplaced(s, proposal.Unplaced, open, len(nodes) > 0)
 	txns := r.admit(s, proposal.Txns, open)
 	for _, n := range open { // the policy said nothing of it: as if it had found no node
 		switch {
@@ -63,16 +61,27 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 	}
 }
 
+// ask has the policy decide on so many slots.
+func (r *Runner) ask(ctx context.Context, in Input, slots int) (Proposal, error) {
+	began := r.Clock()
+	proposal, err := r.Scheduler.Schedule(ctx, in)
+	busy := r.Clock().Sub(began)
+	r.deciding = max(busy, r.deciding*7/8)
+	r.stats.add(func(c *Stats) { c.Decisions += int64(slots); c.Busy += busy })
+	return proposal, err
+}
+
 // unplaced parks the slots that found no node, with the policy's explanation, and takes
-// them out of open.
-func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[cellstate.Slot]reconcile.Need) {
+// them out of open. Those refused beside nodes that the round was kept off are not refused
+// for good.
+func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[cellstate.Slot]reconcile.Need, kept bool) {
 	for _, u := range unplaced {
 		for _, slot := range u.Slots {
 			if _, ok := open[slot]; !ok {
 				continue
 			}
 			delete(open, slot)
-			if len(r.nodes) > 0 { // refused beside nodes that it was kept off: not for good
+			if kept {
 				r.queue.deferred(slot)
 				continue
 			}
@@ -161,6 +170,9 @@ func (r *Runner) settle(ctx context.Context, f *flight) {
 	}
 	for _, res := range f.results {
 		r.stats.add(func(c *Stats) { c.Committed += int64(len(res.Committed)) })
+		if f.err == nil {
+			r.outcome(f, &res, r.Clock())
+		}
 		for i := range res.Conflicts {
 			r.lost(f.snapshot, res.Txn, &res.Conflicts[i])
 		}
@@ -217,6 +229,7 @@ func (r *Runner) lost(s *cellstate.Snapshot, txn *cellstate.Txn, c *cellstate.Co
 		return // the job went while its claims were on their way
 	}
 	e.lose(claim.Slot, c.Revision, now, r.Times.RetryMost, r.chance.Float64())
+	e.lostOn(claim.Slot, claim.Node)
 	e.lost = raceText(claim, c)
 	e.say()
 }

@@ -20,6 +20,7 @@ type Runner struct {
 
 	stats  counters
 	landed chan *flight // rounds that were on their way
+	found  chan *held   // what a search for room has come to
 
 	// Only the deciding loop uses what follows.
 	queue      *queue
@@ -32,12 +33,15 @@ type Runner struct {
 	gone       map[cellstate.JobName]bool // jobs that left the queue and may have left a word
 	wordsAt    time.Time                  // no words before
 	errorPause time.Duration
+	deciding   time.Duration // that a decision takes at most, of late
+	seeking    bool          // there is a search for room
+	within     *held         // the room that the next decision is to be within
 }
 
 // New returns a Runner that does nothing until Run.
 func New(c Config) *Runner {
 	c, err := c.filled()
-	return &Runner{
+	r := &Runner{
 		Config: c,
 		wrong:  err,
 		queue:  newQueue(reconcile.Defaults(), c.Times.Sweep),
@@ -47,7 +51,10 @@ func New(c Config) *Runner {
 		nodes:  map[cellstate.NodeName]int{},
 		needs:  mostNeeds,
 		landed: make(chan *flight, inFlight),
+		found:  make(chan *held, 1),
 	}
+	r.queue.holdAfter = c.HoldAfter
+	return r
 }
 
 // Stats is what the Runner has done so far.
@@ -68,9 +75,11 @@ func (r *Runner) Run(ctx context.Context) error {
 // decide is the loop: the latest snapshot, what it needs, a round; or wait for a newer
 // snapshot, for a round to land, or for the time at which more becomes due.
 func (r *Runner) decide(ctx context.Context) error {
+	defer r.landRoom(ctx, true)
 	defer r.land(ctx, true)
 	for ctx.Err() == nil {
 		r.land(ctx, false)
+		r.landRoom(ctx, false)
 		s, newer := r.Cell.Watch()
 		var wake time.Time
 		if s != nil {
@@ -84,9 +93,15 @@ func (r *Runner) decide(ctx context.Context) error {
 				continue
 			}
 			var work []Work
-			var due time.Time
+			due := r.seekRoom(ctx, now)
 			if r.queue.mayLaunch() {
-				if work, due = r.queue.pick(s, r.needs, now); len(work) > 0 {
+				if r.decideWithin(ctx, s) {
+					continue
+				}
+				var at time.Time
+				work, at = r.queue.pick(s, r.needs, now)
+				due = earlier(due, at)
+				if len(work) > 0 {
 					r.round(ctx, s, shares.home, work)
 				}
 			}
@@ -128,6 +143,8 @@ func (r *Runner) wait(ctx context.Context, newer <-chan struct{}, wake time.Time
 	case <-newer:
 	case f := <-r.landed:
 		r.settle(ctx, f)
+	case h := <-r.found:
+		r.takeRoom(h)
 	case <-due:
 	case <-ctx.Done():
 	}

@@ -12,6 +12,7 @@ type Stats struct {
 	Decisions int64            // slots that the policy was asked about
 	Committed int64            // claims
 	Refused   map[string]int64 // claims, by reason
+	Holds     int64            // transactions for which room was held
 	Busy      time.Duration    // spent deciding, decisions that lost included
 	Errors    int64            // answers that the store did not give
 	Jobs      int              // not done, that are this instance's

@@ -60,7 +60,7 @@ func (e *entry) say() {
 		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons})
 		text = append(text, groupText(g.GetName(), n, r))
 	}
-	for _, more := range []string{e.problem, e.lost} {
+	for _, more := range []string{e.problem, e.lost, e.kept} {
 		if more != "" {
 			text = append(text, more)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // The promises as a Violation names them. Fences is the chain of fences, on which L1
-// rests.
+// rests; Holds is that held room is left to its owner and given back.
 const (
 	L1     = "L1"
 	L2     = "L2"
@@ -24,6 +24,7 @@ const (
 	L5     = "L5"
 	L6     = "L6"
 	Fences = "fences"
+	Holds  = "holds"
 )
 
 // Auditor audits one store. Its work grows with the records that change, not with the

@@ -204,6 +204,26 @@ func plants() []struct {
 			p.Release(old.Slot, task.Failed)
 			p.place("a", 0, "n1", func(r *ohmv1.Placement) { r.Txn = old.GetTxn() })
 		}},
+		{"a hold without room", audit.Holds, "has 4 of cpu, charged with 4.1, holds included", func(p *plant) {
+			p.Place("a", 0, "n1")
+			p.Hold(&ohmv1.Hold{Node: "n1", Txn: "x", Resources: &ohmv1.Resources{CpuMilli: 4000}})
+		}},
+		{"two holds of the same room", audit.Holds, "has 1000m of device gpu-0, charged with 1200m, holds included", func(p *plant) {
+			for _, txn := range []string{"x", "y"} {
+				p.Hold(&ohmv1.Hold{Node: "n1", Txn: txn, Gpus: []*ohmv1.DeviceShare{{Id: "gpu-0", Milli: 600}}})
+			}
+		}},
+		{"a claim in held room", audit.Holds, "charged with 4.1, holds included", func(p *plant) {
+			p.Hold(&ohmv1.Hold{Node: "n1", Txn: "x", Precedence: celltest.BatchLevel, Resources: &ohmv1.Resources{CpuMilli: 4000}})
+			p.place("a", 0, "n1", nil)
+		}},
+		{"a hold that outlives its owner's commit", audit.Holds, "has committed on node n1, and its hold is still there", func(p *plant) {
+			p.Hold(&ohmv1.Hold{Node: "n1", Txn: "planted-a-0", Resources: &ohmv1.Resources{CpuMilli: 4000}})
+			p.place("a", 0, "n1", nil)
+		}},
+		{"a hold put without its fence", audit.Fences, "came without the fence of node n1", func(p *plant) {
+			p.write(cellstate.Record{Key: cellstate.HoldKey("n1", "x"), Value: &ohmv1.Hold{Node: "n1", Txn: "x"}})
+		}},
 		{"fence compared", audit.Fences, "compared the fence of node n1 with", func(p *plant) {
 			p.place("a", 0, "n1", func(r *ohmv1.Placement) { r.Fence.Compared-- })
 		}},

@@ -37,9 +37,7 @@ func newRevision(a *Auditor, before, after *cellstate.Snapshot, changes []cellst
 			r.bump(cellstate.NodeName(v.GetNode()), c)
 		case *ohmv1.Ended:
 			r.ended[k.Slot] = append(r.ended[k.Slot], v)
-		case *ohmv1.Node, *ohmv1.Intent:
-			r.bump(k.Node, c)
-		case *ohmv1.Hold:
+		case *ohmv1.Node, *ohmv1.Intent, *ohmv1.Hold:
 			r.bump(k.Node, c)
 		}
 	}
@@ -75,6 +73,7 @@ func (r *revision) check() {
 	r.atomic()
 	r.capacity()
 	r.fences()
+	r.holds()
 }
 
 // slot checks that the record stands where it says, and that the slot and the attempt

@@ -44,6 +44,7 @@ func (s *insight) Explain(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1
 		Conflicts: conflicts(snapshot, &ohmv1.ListConflictsRequest{
 			Namespace: row.Name.Namespace, Job: row.Name.Name, Limit: explainedConflicts,
 		}),
+		Holds: heldFor(snapshot, row.Name),
 	}
 	if w := row.Waiting; w != nil && w.GetJobVersion() == row.Record.GetVersion() && !isDone(status.GetState()) {
 		resp.Groups, resp.SnapshotRevision, resp.Time = w.GetGroups(), w.GetSnapshotRevision(), w.GetTime()

@@ -31,7 +31,7 @@ type metrics struct {
 
 	loads, checked, differed *prometheus.Desc
 
-	revision, jobs, waiting, waitingCPU, waitingMemory, nodes, placements, conflicts *prometheus.Desc
+	revision, jobs, waiting, waitingCPU, waitingMemory, nodes, placements, holds, conflicts *prometheus.Desc
 }
 
 // Collector is what a registry scrapes of this server and, recounted each time, of the
@@ -52,13 +52,14 @@ func (s *Server) Collector() prometheus.Collector {
 		waitingMemory: desc("waiting_memory_bytes", "Memory that the slots without a node ask for.", "scheduler"),
 		nodes:         desc("nodes", "Nodes by state.", "state"),
 		placements:    desc("placements", "Live placements."),
+		holds:         desc("holds", "Holds: room on a node that is kept for a transaction which kept losing."),
 		conflicts:     desc("conflict_journal_entries", "Lost claims in the journal, by scheduler and reason.", "scheduler", "reason"),
 	}
 }
 
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.loads, m.checked, m.differed, m.revision, m.jobs, m.waiting, m.waitingCPU, m.waitingMemory, m.nodes, m.placements, m.conflicts,
+		m.loads, m.checked, m.differed, m.revision, m.jobs, m.waiting, m.waitingCPU, m.waitingMemory, m.nodes, m.placements, m.holds, m.conflicts,
 	} {
 		out <- d
 	}
@@ -81,6 +82,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	t := count(snapshot, time.Now())
 	gauge(m.revision, float64(snapshot.Revision()))
 	gauge(m.placements, float64(t.placements))
+	gauge(m.holds, float64(t.holds))
 	for state, n := range t.jobs {
 		gauge(m.jobs, float64(n), state)
 	}
@@ -103,6 +105,7 @@ type totals struct {
 	jobs, nodes map[string]int
 	waiting     map[string]waiting
 	placements  int
+	holds       int
 	conflicts   map[lost]int
 }
 
@@ -137,6 +140,7 @@ func count(s *cellstate.Snapshot, now time.Time) totals {
 	for n := range s.Nodes() {
 		t.nodes[nodeState(n)]++
 		t.placements += n.Count()
+		t.holds += len(n.Holds)
 	}
 	for c := range s.Conflicts("") {
 		t.conflicts[lost{c.GetScheduler(), c.GetReason()}]++

@@ -130,9 +130,7 @@ func nodeView(n *cellstate.Node) *ohmv1.NodeView {
 	for _, d := range n.Facts.GetGpus() {
 		v.Gpus = append(v.Gpus, &ohmv1.GPUView{Id: d.GetId(), Model: d.GetModel(), UsedMilli: used.GPUs[d.GetId()]})
 	}
-	for _, h := range n.Holds {
-		v.Holds = append(v.Holds, h.Hold)
-	}
+	v.Holds = holdViews(n.Holds, func(*cellstate.Hold) bool { return true })
 	return v
 }
 

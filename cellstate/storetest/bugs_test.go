@@ -65,6 +65,14 @@ func bugs() []bug {
 		{"a job's record not compared", edit(without(func(_ *cellstate.Write, g cellstate.Guard) bool {
 			return g.Key.Parse().Kind == cellstate.KindJob
 		})), []string{"L4/a job that was stopped", "L4/a job that was updated"}, "L1/race for cpu"},
+		{"a hold placed without a fence bump", edit(func(_ *cellstate.Snapshot, w *cellstate.Write) {
+			if slices.ContainsFunc(w.Records, func(r cellstate.Record) bool { return r.Key.Parse().Kind == cellstate.KindHold && r.Value != nil }) {
+				w.Fences = nil
+			}
+		}), []string{"holds/a claim decided before one was placed is refused", "holds/one that is placed late takes no room that is gone"}, "holds/none is placed for a job that was stopped meanwhile"},
+		{"a commit that leaves its hold behind", edit(func(_ *cellstate.Snapshot, w *cellstate.Write) {
+			w.Records = slices.DeleteFunc(w.Records, func(r cellstate.Record) bool { return r.Key.Parse().Kind == cellstate.KindHold && r.Value == nil })
+		}), []string{"holds/one ends with its owner's commit, in the same revision", "holds/those of a gang end with its commit"}, "holds/one ends with its lease"},
 		{"a removal that takes what is newer", edit(guards(func(g cellstate.Guard) cellstate.Guard {
 			if g.Delete {
 				g.Revision = 1 << 40

@@ -20,7 +20,7 @@ import (
 // it can be replayed and made smaller: two schedulers, each with its own snapshot, which
 // lags and now and then misses an event, and whose requests may come late or twice;
 // agents that report and release, late ones too; users who submit, change, stop and
-// remove jobs; operators who resize and close nodes. At the end both snapshots agree
+// remove jobs; operators who resize and close nodes; holds for those who starve. At the end both snapshots agree
 // with the store, and audit finds no promise broken at any revision.
 func Random(t *rapid.T, store cellstate.Store) {
 	ctx := context.Background()
@@ -36,7 +36,7 @@ func Random(t *rapid.T, store cellstate.Store) {
 		w.views = append(w.views, &view{snapshot: w.cell.Snapshot()})
 	}
 	// The first kinds of steps are the most frequent, and what a failure shrinks to.
-	steps := []func(*view){w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.sendLate, w.report, w.release, w.release, w.user, w.operator}
+	steps := []func(*view){w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.sendLate, w.report, w.release, w.release, w.user, w.operator, w.starve}
 	for range length {
 		step := rapid.SampledFrom(steps).Draw(t, "step")
 		step(rapid.SampledFrom(w.views).Draw(t, "view"))
@@ -223,23 +223,38 @@ func (w *world) user(*view) {
 	}
 }
 
-// operator changes a node, or a starving scheduler places a hold, on what the view knows of it, which may be old.
+// operator changes a node, on what the view knows of it, which may be old.
 func (w *world) operator(v *view) {
 	name := cellstate.NodeName(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(w.T, "node")))
 	n := v.snapshot.Node(name)
-	var rec cellstate.Record
-	switch rapid.IntRange(0, 2).Draw(w.T, "change") {
-	case 0:
+	rec := cellstate.Record{Key: cellstate.IntentKey(name), Read: n.IntentRevision, Value: &ohmv1.Intent{Node: string(name), Ineligible: rapid.IntRange(0, 3).Draw(w.T, "ineligible") == 3}}
+	if rapid.Bool().Draw(w.T, "facts") {
 		rec = cellstate.Record{Key: cellstate.NodeKey(name), Read: n.FactsRevision, Value: celltest.Nodes(string(name)).Draw(w.T, "facts").Proto()}
-	case 1:
-		rec = cellstate.Record{Key: cellstate.IntentKey(name), Read: n.IntentRevision, Value: &ohmv1.Intent{Node: string(name), Ineligible: rapid.IntRange(0, 3).Draw(w.T, "ineligible") == 3}}
-	case 2:
-		w.txns++
-		id := fmt.Sprint("hold-", w.txns)
-		hold := &ohmv1.Hold{Node: string(name), Txn: id, Precedence: celltest.BatchLevel, Resources: &ohmv1.Resources{CpuMilli: 1000}}
-		rec = cellstate.Record{Key: cellstate.HoldKey(name, cellstate.TxnID(id)), Value: hold}
 	}
 	w.send([]cellstate.Write{cellstate.NodeWrite(name, n, rec)})
+}
+
+// starve places holds for a random transaction, or ends some that stand, as their lease
+// would. The transaction is the next that the scheduler commits again.
+func (w *world) starve(v *view) {
+	if rapid.IntRange(0, 3).Draw(w.T, "lease ends") == 0 {
+		for n := range w.cell.Snapshot().Nodes() {
+			for _, h := range n.Holds {
+				w.send([]cellstate.Write{{Records: []cellstate.Record{{Key: cellstate.HoldKey(n.Name, cellstate.TxnID(h.GetTxn())), Read: h.Revision}}}})
+			}
+		}
+		return
+	}
+	if len(slices.Collect(v.snapshot.Jobs())) == 0 {
+		return
+	}
+	w.txns++
+	txn := celltest.Txns(v.snapshot, cellstate.TxnID(fmt.Sprint("txn-", w.txns))).Draw(w.T, "txn")
+	write, conflicts := cellstate.PlanHold(v.snapshot, time.Unix(int64(w.txns), 0), txn, 0)
+	if len(conflicts) == 0 {
+		w.send([]cellstate.Write{write})
+		v.last = []*cellstate.Txn{txn}
+	}
 }
 
 // finish lets both views catch up and compares them and the whole history with what

@@ -14,7 +14,8 @@ func explainCommand(a *app) *cobra.Command {
 		Short: "Say why a job waits or failed",
 		Long: `Say in what state a job is and why: its scheduler's last word on each group that
 waits, with the nodes counted by the reason for which each of them could not take a
-task; the newest conflicts that it lost, and to whom; and its tasks that failed.`,
+task; the room that is held for it; the newest conflicts that it lost, and to whom; and
+its tasks that failed.`,
 		Example: "  ohm explain train",
 		Args:    named("the name of a job", 1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.explain(cmd.Context(), args[0]) },
@@ -56,6 +57,10 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 			column[row]{title: "OF", cell: row.GetDimension},
 			column[row]{title: "DETAIL", cell: row.GetDetail},
 		)
+	}
+	if len(e.Holds) > 0 {
+		p.heading("room held for it, since it kept losing:")
+		holdTable(p, e.Holds)
 	}
 	if len(e.Conflicts) > 0 {
 		p.heading("conflicts lost, newest first:")

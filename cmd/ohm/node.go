@@ -149,14 +149,7 @@ func nodeDetail(p *printer, n *ohmv1.NodeView) {
 		)
 	}
 	if len(n.Holds) > 0 {
-		type row = *ohmv1.Hold
 		p.heading("held for transactions that kept losing:")
-		columns(p, n.Holds,
-			column[row]{title: "TRANSACTION", cell: row.GetTxn},
-			column[row]{title: "SCHEDULER", cell: row.GetScheduler},
-			column[row]{title: "RESOURCES", cell: func(h row) string { return amounts(h.Resources) }},
-			column[row]{title: "GPUS", cell: func(h row) string { return shares(h.Gpus) }},
-			column[row]{title: "SINCE", cell: func(h row) string { return p.app.ago(h.Time) }},
-		)
+		holdTable(p, n.Holds)
 	}
 }

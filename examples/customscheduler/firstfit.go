@@ -34,11 +34,14 @@ func (f firstFit) Schedule(ctx context.Context, in schedulers.Input) (schedulers
 		if w.Job.Record.GetSpec().GetKind() != "ml" || txn == nil {
 			return txn, unplaced
 		}
-		if len(unplaced) == 0 { // a gang: all of it at once …
+		if len(txn.Claims) == len(w.Needs) { // a gang: all of it at once …
 			txn.Mode = cellstate.Atomic
 			return txn, nil
 		}
-		r.Undo(before) // … or nothing, and what it had claimed is free again
+		r.Undo(before)          // … or nothing, and what it had claimed is free again
+		if len(unplaced) == 0 { // the others wait for the answer to a request under way
+			return nil, nil
+		}
 		return nil, whole(r, w)
 	})
 }

@@ -21,7 +21,8 @@ import (
 // without any, all four. What must hold, whatever the input:
 //
 //	C1  the same input gives the same proposal, whatever was asked in between
-//	C2  each need is claimed once, or explained once, and nothing else is claimed
+//	C2  each need is claimed once, or explained once, and nothing else is claimed; a need is
+//	    neither if only nodes in flight would take it
 //	C3  a need that names its node is claimed on that node
 //	C4  all claims of a proposal fit together: cellstate.Validate accepts them; and they go
 //	    to nodes that may take the group (reconcile.Eligible)
@@ -29,6 +30,7 @@ import (
 //	C6  the needs of an ml job are claimed in one atomic transaction, all of them, or none
 //	C7  nothing of the input is written to
 //	C8  a task that fits is placed, also when it does not fit in the home share
+//	C9  nothing is claimed on a node in flight
 func Conformance(t *testing.T, policy schedulers.Scheduler, kinds ...string) {
 	if len(kinds) == 0 {
 		kinds = []string{"batch", "service", "ml", "system"}
@@ -85,7 +87,7 @@ func roomFor(t *testing.T, policy schedulers.Scheduler, kind string) {
 	}
 }
 
-// Check checks C1 to C7 on one input. With between, the policy is asked about that in
+// Check checks C1 to C7 and C9 on one input. With between, the policy is asked about that in
 // between. It is exported for those who have recorded an input that went wrong.
 func Check(t *testing.T, policy schedulers.Scheduler, in schedulers.Input, between *schedulers.Input) error {
 	before := rowsOf(in.Snapshot)
@@ -154,6 +156,8 @@ func checkNeeds(in schedulers.Input, out schedulers.Proposal) error {
 			return fmt.Errorf("C2: %v is claimed, but not needed or claimed twice", c.Slot)
 		case c.Attempt != n.Attempt:
 			return fmt.Errorf("C2: %v is claimed for attempt %d, needed is %d", c.Slot, c.Attempt, n.Attempt)
+		case in.InFlight[c.Node]:
+			return fmt.Errorf("C9: %v is claimed on %s, with a request under way", c.Slot, c.Node)
 		case n.Node != "" && n.Node != c.Node:
 			return fmt.Errorf("C3: %v is claimed on %s, it needs %s", c.Slot, c.Node, n.Node)
 		}
@@ -170,10 +174,37 @@ func checkNeeds(in schedulers.Input, out schedulers.Proposal) error {
 			delete(open, s)
 		}
 	}
-	for s := range open {
+	for s, n := range open {
+		if awaits(in, n) {
+			continue
+		}
 		return fmt.Errorf("C2: %v is neither claimed nor explained", s)
 	}
 	return nil
+}
+
+// awaits says whether a need may wait for the answer to what is under way: it, or for a
+// gang one of its job's, may go to a node in flight.
+func awaits(in schedulers.Input, n reconcile.Need) bool {
+	needs := []reconcile.Need{n}
+	for _, w := range in.Work {
+		if w.Job.Name == n.Slot.JobName() && w.Job.Record.GetSpec().GetKind() == "ml" {
+			needs = w.Needs
+		}
+	}
+	return slices.ContainsFunc(needs, func(n reconcile.Need) bool {
+		for name := range in.InFlight {
+			row := in.Snapshot.Node(name)
+			if row == nil || n.Node != "" && n.Node != name || !reconcile.Eligible(row, n.Group) {
+				continue
+			}
+			alone := celltest.Txn(in.Snapshot, cellstate.Incremental, celltest.Claim(in.Snapshot, n.Slot, name))
+			if _, conflicts := cellstate.Validate(in.Snapshot, alone); len(conflicts) == 0 {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // checkFit checks C4, with all claims in one transaction, so that each is judged with

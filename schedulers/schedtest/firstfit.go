@@ -13,7 +13,7 @@ import (
 )
 
 // FirstFit is the simplest honest policy: each task goes to the first node, by name,
-// that Validate accepts. It is for tests of what stands around a policy.
+// that Validate accepts and on which no request is under way. It is for tests of what stands around a policy.
 type FirstFit struct{}
 
 // Schedule implements schedulers.Scheduler.
@@ -29,14 +29,22 @@ func (FirstFit) Schedule(_ context.Context, in schedulers.Input) (out schedulers
 		}
 		before := len(trial.Claims)
 		var unplaced []schedulers.Unplaced
+		waits := false // for what is under way
 		for _, need := range w.Needs {
-			claim, reasons := firstFit(in.Snapshot, nodes, trial, need)
+			claim, awaits, reasons := firstFit(in, nodes, trial, need)
+			if awaits {
+				waits = true
+				continue
+			}
 			if reasons != nil {
 				unplaced = refuse(unplaced, w.Job.Name, need.Slot, len(nodes), reasons)
 				continue
 			}
 			txn.Claims = append(txn.Claims, claim)
 			trial.Claims = append(trial.Claims, claim)
+		}
+		if txn.Mode == cellstate.Atomic && waits {
+			txn.Claims, unplaced, trial.Claims = nil, nil, trial.Claims[:before]
 		}
 		if txn.Mode == cellstate.Atomic && len(unplaced) > 0 { // the others wait for the same reason
 			for _, c := range txn.Claims {
@@ -52,8 +60,10 @@ func (FirstFit) Schedule(_ context.Context, in schedulers.Input) (out schedulers
 	return out, nil
 }
 
-// firstFit is a claim that fits on top of what is claimed, or why there is none.
-func firstFit(s *cellstate.Snapshot, nodes []*cellstate.Node, trial *cellstate.Txn, need reconcile.Need) (cellstate.Claim, []*ohmv1.Reason) {
+// firstFit is a claim that fits on top of what is claimed, or why there is none. A need
+// awaits a node if only the request that is under way there is in its way.
+func firstFit(in schedulers.Input, nodes []*cellstate.Node, trial *cellstate.Txn, need reconcile.Need) (_ cellstate.Claim, awaits bool, _ []*ohmv1.Reason) {
+	s := in.Snapshot
 	refused := map[[2]string]int32{}
 	for _, n := range nodes {
 		switch {
@@ -78,7 +88,11 @@ func firstFit(s *cellstate.Snapshot, nodes []*cellstate.Node, trial *cellstate.T
 			refused[[2]string{string(conflicts[last].Reason), conflicts[last].Dimension}]++
 			continue
 		}
-		return claim, nil
+		if in.InFlight[n.Name] {
+			awaits = true
+			continue
+		}
+		return claim, false, nil
 	}
 	reasons := []*ohmv1.Reason{}
 	for why, n := range refused {
@@ -87,7 +101,7 @@ func firstFit(s *cellstate.Snapshot, nodes []*cellstate.Node, trial *cellstate.T
 	slices.SortFunc(reasons, func(a, b *ohmv1.Reason) int {
 		return strings.Compare(a.GetReason()+" "+a.GetDimension(), b.GetReason()+" "+b.GetDimension())
 	})
-	return cellstate.Claim{}, reasons
+	return cellstate.Claim{}, awaits, reasons
 }
 
 // pickGPUs are the first GPUs with room beside what is claimed already; fewer than

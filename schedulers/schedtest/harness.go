@@ -170,6 +170,21 @@ func Placed(s *cellstate.Snapshot, job string) (n int) {
 	return n
 }
 
+// Finished says whether every task of a one-group job in the default namespace has ended.
+func Finished(s *cellstate.Snapshot, job string) bool {
+	row := s.Job(celltest.Name(job))
+	if row == nil || row.Record == nil {
+		return false
+	}
+	done := 0
+	for _, t := range row.Tasks {
+		if len(t.Ended) > 0 && t.Placement == nil {
+			done++
+		}
+	}
+	return done == int(row.Record.GetSpec().GetGroups()[0].GetCount())
+}
+
 // Word is the last word on a job in the default namespace; nil if there is none.
 func Word(s *cellstate.Snapshot, job string) *ohmv1.Waiting {
 	if row := s.Job(celltest.Name(job)); row != nil {

@@ -39,6 +39,14 @@ func randomInput(t *rapid.T, kinds []string) schedulers.Input {
 	if in.Home.Of > 1 {
 		in.Home.Index = rapid.IntRange(0, in.Home.Of-1).Draw(t, "instance")
 	}
+	if rapid.IntRange(0, 2).Draw(t, "requests under way") == 0 {
+		in.InFlight = map[cellstate.NodeName]bool{}
+		for n := range s.Nodes() {
+			if rapid.Bool().Draw(t, "in flight") {
+				in.InFlight[n.Name] = true
+			}
+		}
+	}
 	for j := range s.JobsOf(theScheduler) {
 		if needs := reconcile.Job(s, j, submitted).Needs; len(needs) > 0 {
 			in.Work = append(in.Work, schedulers.Work{Job: j, Needs: needs})

@@ -39,13 +39,14 @@ func (b bent) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Pro
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	cell := schedtest.New(t)
 	cell.Up(celltest.Node{Name: "n1", CPU: 6000}, celltest.Node{Name: "n2", CPU: 6000, GPUs: 2, Model: "T4"})
+	cell.Up(celltest.Node{Name: "n3", CPU: 6000}) // in flight
 	cell.Job(celltest.Job{Name: "batch", Scheduler: "s", Count: 2, CPU: 1000})
 	cell.Job(celltest.Job{Name: "gang", Kind: "ml", Scheduler: "s", Gang: true, Count: 2, CPU: 1000})
 	cell.Job(celltest.Job{Name: "huge", Scheduler: "s", CPU: 9000})
 	cell.Job(celltest.Job{Name: "gpu", Scheduler: "s", GPUs: 1, Models: []string{"T4"}})
 	cell.Job(celltest.Job{Name: "sys", Kind: "system", Scheduler: "s", CPU: 100})
 	s := cell.Snapshot()
-	in := schedulers.Input{Snapshot: s, Limits: cell.Store.Limits()}
+	in := schedulers.Input{Snapshot: s, Limits: cell.Store.Limits(), InFlight: map[cellstate.NodeName]bool{"n3": true}}
 	for j := range s.JobsOf("s") {
 		in.Work = append(in.Work, schedulers.Work{Job: j, Needs: reconcile.Job(s, j, j.Record.GetSubmitTime().AsTime()).Needs})
 	}
@@ -103,6 +104,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			txn.Claims = txn.Claims[:1]
 		}},
 		{"C7", "it scribbles", func(in schedulers.Input, _ *schedulers.Proposal) { in.Snapshot.Node("n1").Facts.BootId += "!" }},
+		{"C9", "it cannot wait", func(_ schedulers.Input, out *schedulers.Proposal) { of(out, "batch").Claims[0].Node = "n3" }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			calls = 0

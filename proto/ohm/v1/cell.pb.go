@@ -679,6 +679,7 @@ type ExplainResponse struct {
 	Time             *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=time,proto3" json:"time,omitempty"`
 	Conflicts        []*ConflictView        `protobuf:"bytes,10,rep,name=conflicts,proto3" json:"conflicts,omitempty"` // the newest ones lost
 	Tasks            []*TaskView            `protobuf:"bytes,11,rep,name=tasks,proto3" json:"tasks,omitempty"`         // that failed, newest first
+	Holds            []*Hold                `protobuf:"bytes,12,rep,name=holds,proto3" json:"holds,omitempty"`         // room that is held for its tasks
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -786,6 +787,13 @@ func (x *ExplainResponse) GetConflicts() []*ConflictView {
 func (x *ExplainResponse) GetTasks() []*TaskView {
 	if x != nil {
 		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
 	}
 	return nil
 }
@@ -1620,7 +1628,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04jobs\x18\x06 \x01(\x05R\x04jobs\x12\x18\n" +
 	"\awaiting\x18\a \x01(\x05R\awaiting\x12\x19\n" +
-	"\bbuilt_in\x18\b \x01(\bR\abuiltIn\"\x9f\x03\n" +
+	"\bbuilt_in\x18\b \x01(\bR\abuiltIn\"\xc3\x03\n" +
 	"\x0fExplainResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -1633,7 +1641,8 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x04time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x122\n" +
 	"\tconflicts\x18\n" +
 	" \x03(\v2\x14.ohm.v1.ConflictViewR\tconflicts\x12&\n" +
-	"\x05tasks\x18\v \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\x8e\x01\n" +
+	"\x05tasks\x18\v \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\x12\"\n" +
+	"\x05holds\x18\f \x03(\v2\f.ohm.v1.HoldR\x05holds\"\x8e\x01\n" +
 	"\x14ListConflictsRequest\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
@@ -1752,7 +1761,8 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
 	(*GroupWaiting)(nil),           // 22: ohm.v1.GroupWaiting
 	(*TaskView)(nil),               // 23: ohm.v1.TaskView
-	(*GetJobRequest)(nil),          // 24: ohm.v1.GetJobRequest
+	(*Hold)(nil),                   // 24: ohm.v1.Hold
+	(*GetJobRequest)(nil),          // 25: ohm.v1.GetJobRequest
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
@@ -1762,35 +1772,36 @@ var file_ohm_v1_cell_proto_depIdxs = []int32{
 	21, // 4: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
 	13, // 5: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
 	23, // 6: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	13, // 7: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	21, // 8: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	14, // 9: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	14, // 10: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	21, // 11: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	17, // 12: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	13, // 13: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	20, // 14: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 15: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	7,  // 16: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	2,  // 17: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
-	5,  // 18: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
-	24, // 19: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	11, // 20: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	15, // 21: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	18, // 22: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	1,  // 23: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 24: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 25: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 26: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	10, // 27: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	12, // 28: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	16, // 29: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	19, // 30: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	23, // [23:31] is the sub-list for method output_type
-	15, // [15:23] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	24, // 7: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
+	13, // 8: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	21, // 9: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	14, // 10: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	14, // 11: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	21, // 12: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	17, // 13: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	13, // 14: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	20, // 15: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 16: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 17: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 18: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 19: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	25, // 20: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	11, // 21: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	15, // 22: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	18, // 23: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	1,  // 24: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 25: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 26: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 27: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	10, // 28: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	12, // 29: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	16, // 30: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	19, // 31: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }

@@ -2140,6 +2140,7 @@ type Hold struct {
 	Gpus          []*DeviceShare         `protobuf:"bytes,7,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
 	Fence         *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
+	Slot          *Slot                  `protobuf:"bytes,10,opt,name=slot,proto3" json:"slot,omitempty"` // the first of the transaction's claims on the node, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2233,6 +2234,13 @@ func (x *Hold) GetTime() *timestamppb.Timestamp {
 func (x *Hold) GetFence() *Fence {
 	if x != nil {
 		return x.Fence
+	}
+	return nil
+}
+
+func (x *Hold) GetSlot() *Slot {
+	if x != nil {
+		return x.Slot
 	}
 	return nil
 }
@@ -2957,7 +2965,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x16\n" +
 	"\x06policy\x18\x03 \x01(\tR\x06policy\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xb5\x02\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd7\x02\n" +
 	"\x04Hold\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12\x1c\n" +
@@ -2969,7 +2977,9 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\tresources\x18\x06 \x01(\v2\x11.ohm.v1.ResourcesR\tresources\x12'\n" +
 	"\x04gpus\x18\a \x03(\v2\x13.ohm.v1.DeviceShareR\x04gpus\x12.\n" +
 	"\x04time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
-	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\"u\n" +
+	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x12 \n" +
+	"\x04slot\x18\n" +
+	" \x01(\v2\f.ohm.v1.SlotR\x04slot\"u\n" +
 	"\x05Party\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x10\n" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12 \n" +
@@ -3140,20 +3150,21 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	5,  // 43: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
 	39, // 44: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
 	17, // 45: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	16, // 46: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	39, // 47: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	16, // 48: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	28, // 49: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	28, // 50: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	30, // 51: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	39, // 52: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	31, // 53: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	39, // 54: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	16, // 46: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	16, // 47: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	39, // 48: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	16, // 49: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	28, // 50: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	28, // 51: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	30, // 52: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	39, // 53: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	31, // 54: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	39, // 55: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }

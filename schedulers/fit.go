@@ -1,0 +1,110 @@
+package schedulers
+
+import (
+	"slices"
+
+	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
+)
+
+// fit finds nodes for the needs, the first that fit, and makes the transaction's claims of
+// them: first those on which they lost, which the policy has chosen itself, then the
+// others from a number on; on at most so many nodes (0: any number). False if too few
+// needs find one.
+func (u *starving) fit(s *cellstate.Snapshot, taken map[cellstate.NodeName]bool, from uint64, most int) bool {
+	u.txn.Snapshot, u.txn.Claims = s.Revision(), nil
+	open := slices.Clone(u.needs)
+	seen := map[cellstate.NodeName]bool{}
+	used := 0
+	try := func(n *cellstate.Node) (done bool) {
+		if n != nil && !taken[n.Name] && !seen[n.Name] {
+			seen[n.Name] = true
+			if left := u.fill(n, open); len(left) < len(open) {
+				open, used = left, used+1
+			}
+		}
+		return len(open) == 0 || most > 0 && used >= most
+	}
+	enough := slices.ContainsFunc(u.lost, func(name cellstate.NodeName) bool { return try(s.Node(name)) })
+	if nodes := slices.Collect(s.Nodes()); !enough && len(nodes) > 0 {
+		first := int(from % uint64(len(nodes)))
+		_ = slices.ContainsFunc(nodes[first:], try) || slices.ContainsFunc(nodes[:first], try)
+	}
+	return len(u.txn.Claims) >= u.least
+}
+
+// fill claims for as many of the needs as fit on the node, and returns the others.
+func (u *starving) fill(n *cellstate.Node, needs []reconcile.Need) (left []reconcile.Need) {
+	trial := *u.txn
+	trial.Claims = nil
+	var full *ohmv1.Group // the last that did not fit: needs of a group follow each other
+	for _, need := range needs {
+		if full == need.Group || need.Node != "" && need.Node != n.Name || !reconcile.Eligible(n, need.Group) {
+			left = append(left, need)
+			continue
+		}
+		precedence := int(u.job.Record.GetSpec().GetPrecedence())
+		trial.Claims = append(trial.Claims, cellstate.Claim{
+			Slot: need.Slot, Attempt: need.Attempt, Node: n.Name, Resources: need.Group.GetResources(),
+			GPUs:       devices(n, precedence, trial.Claims, need.Group.GetGpus()),
+			Precedence: precedence, JobRevision: u.job.Revision,
+		})
+		last := len(trial.Claims) - 1
+		_, conflicts := cellstate.Admit(n, &trial)
+		if len(conflicts) > 0 || len(trial.Claims[last].GPUs) < int(need.Group.GetGpus().GetCount()) {
+			trial.Claims = trial.Claims[:last]
+			full = need.Group
+			left = append(left, need)
+		}
+	}
+	u.txn.Claims = append(u.txn.Claims, trial.Claims...)
+	return left
+}
+
+// devices are GPUs of a node with the wanted share free, the fullest first; fewer than
+// wanted where there are not enough.
+func devices(n *cellstate.Node, precedence int, claims []cellstate.Claim, want *ohmv1.GPURequest) (chosen []*ohmv1.DeviceShare) {
+	if want.GetCount() == 0 {
+		return nil
+	}
+	share := want.GetShareMilli()
+	if share == 0 {
+		share = 1000
+	}
+	free := map[string]int32{}
+	for _, d := range n.Facts.GetGpus() {
+		if len(want.GetModels()) == 0 || slices.Contains(want.GetModels(), d.GetModel()) {
+			free[d.GetId()] = 1000 - n.Used().GPUs[d.GetId()]
+		}
+	}
+	charge := func(shares []*ohmv1.DeviceShare) {
+		for _, g := range shares {
+			if _, wanted := free[g.GetId()]; wanted {
+				free[g.GetId()] -= g.GetMilli()
+			}
+		}
+	}
+	for _, h := range n.Holds {
+		if precedence <= int(h.GetPrecedence()) {
+			charge(h.GetGpus())
+		}
+	}
+	for _, c := range claims {
+		charge(c.GPUs)
+	}
+	for range want.GetCount() {
+		best := ""
+		for _, d := range n.Facts.GetGpus() {
+			if f, ok := free[d.GetId()]; ok && f >= share && (best == "" || f < free[best]) {
+				best = d.GetId()
+			}
+		}
+		if best == "" {
+			return chosen
+		}
+		delete(free, best)
+		chosen = append(chosen, &ohmv1.DeviceShare{Id: best, Milli: share})
+	}
+	return chosen
+}
