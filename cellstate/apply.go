@@ -64,6 +64,8 @@ type applier struct {
 	last  *Job               // touched last: changes of one job follow each other
 	at    *Node              // likewise
 	err   error
+
+	quotas quotaEdits
 }
 
 func newApplier(from *Snapshot) *applier {
@@ -221,11 +223,17 @@ func (a *applier) change(c Change) {
 		if old := t.Placement; old != nil {
 			a.displace(old)
 			room()
+			if a.next.quotas > 0 {
+				a.account(old, -1, c.Revision)
+			}
 		}
 		t.Placement = nil
 		if p := value[*ohmv1.Placement](c); p != nil {
 			t.Placement = &Placement{Placement: p, Slot: k.Slot, Revision: rev}
 			a.place(t.Placement)
+			if a.next.quotas > 0 {
+				a.account(t.Placement, 1, c.Revision)
+			}
 		}
 	case KindStatus:
 		t := a.task(k.Slot)
@@ -274,6 +282,8 @@ func (a *applier) change(c Change) {
 		a.putScheduler(s)
 	case KindConflict:
 		a.put("conflicts", &conflictRow{id: k.Name + "/" + k.ID, record: value[*ohmv1.Conflict](c), revision: rev}, c.Deleted)
+	case KindQuota, KindShare:
+		a.quotaChange(k, c, rev)
 	case KindMeta:
 		m := &metaRow{name: k.Name, record: value[*ohmv1.Meta](c), revision: rev}
 		a.put("meta", m, c.Deleted)
@@ -327,6 +337,7 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 			a.next.jobs.remove(j.Name, a.stamp)
 		}
 	}
+	a.finishQuotas()
 	if a.err != nil {
 		return nil, a.err
 	}

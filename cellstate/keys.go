@@ -33,6 +33,8 @@ const (
 	KindConflict
 	KindWaiting
 	KindMeta
+	KindQuota
+	KindShare
 )
 
 // JobKey is where a job's record stands.
@@ -107,6 +109,14 @@ func ConflictKey(scheduler, id string) Key { return Key("conflicts/" + scheduler
 // WaitingKey is where a scheduler's last word on a waiting job stands.
 func WaitingKey(j JobName) Key { return Key("events/waiting/" + j.Namespace + "/" + j.Name) }
 
+// QuotaKey is where a quota stands.
+func QuotaKey(s Scope) Key { return Key("quotas/" + s.Kind + "/" + s.Name) }
+
+// ShareKey is where an instance's share of a quota stands.
+func ShareKey(a Account) Key {
+	return Key("shares/" + a.Scope.Kind + "/" + a.Scope.Name + "/" + a.Spender.Scheduler + "/" + a.Spender.Instance)
+}
+
 // MetaKey is where a fact about the store itself stands: format, incarnation, leader/….
 func MetaKey(name string) Key { return Key("meta/" + name) }
 
@@ -119,6 +129,8 @@ type Parsed struct {
 	Node    NodeName // node, intent, alive, hold
 	Name    string   // scheduler, instance and conflict: the scheduler's; meta: the rest of the key
 	ID      string   // instance; conflict id; a hold's transaction
+	Scope   Scope    // quota, share
+	Spender Spender  // share
 }
 
 // Parse takes k apart. A key that this release does not understand has KindUnknown.
@@ -146,6 +158,10 @@ func (k Key) Parse() Parsed {
 		return Parsed{Kind: KindConflict, Name: p[1], ID: p[2]}
 	case p[0] == "events" && len(p) == 4 && p[1] == "waiting":
 		return Parsed{Kind: KindWaiting, Job: JobName{p[2], p[3]}}
+	case p[0] == "quotas" && len(p) == 3:
+		return Parsed{Kind: KindQuota, Scope: Scope{p[1], p[2]}}
+	case p[0] == "shares" && len(p) == 5:
+		return Parsed{Kind: KindShare, Scope: Scope{p[1], p[2]}, Spender: Spender{p[3], p[4]}}
 	case p[0] == "meta" && len(p) >= 2:
 		return Parsed{Kind: KindMeta, Name: strings.Join(p[1:], "/")}
 	}
@@ -215,6 +231,10 @@ func (k Kind) NewValue() proto.Message {
 		return new(ohmv1.Waiting)
 	case KindMeta:
 		return new(ohmv1.Meta)
+	case KindQuota:
+		return new(ohmv1.Quota)
+	case KindShare:
+		return new(ohmv1.Share)
 	}
 	return nil
 }

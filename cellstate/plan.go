@@ -15,11 +15,16 @@ import (
 // one write for each node of incremental transactions (several may share it), one
 // for a whole atomic transaction. Each write compares, besides the fence of every node
 // that it adds to, each job's record and each slot, so it keeps L1 to L5 also when the
-// snapshot is old or wrong.
+// snapshot is old or wrong. It compares, first of all, that no quota was created since,
+// and the shares of those that it is paid from. What several writes spend of one share,
+// and requests under way together, only their sender can see: the plan counts it in its
+// own writes, and Snapshot.Beside tells it of the others.
 type Plan struct {
 	Writes []Write
 	// Claims says which claims each write commits.
 	Claims [][]ClaimRef
+	// Spends says what writes spend of quotas, by write.
+	Spends map[int][]Spend
 	// Conflicts of each transaction, judged on the snapshot.
 	Conflicts [][]Conflict
 	// Done are claims found committed already under their own transaction's id, with
@@ -40,7 +45,9 @@ func MakePlan(s *Snapshot, now time.Time, most int, txns []*Txn, skip func(Claim
 	for _, txn := range txns {
 		claims += len(txn.Claims)
 	}
+	_, quotas := s.Meta(quotasMeta)
 	p := &planner{
+		quotas: Guard{Key: MetaKey(quotasMeta), Revision: quotas},
 		Plan: &Plan{
 			Conflicts: make([][]Conflict, len(txns)), Done: map[ClaimRef]Revision{},
 			Writes: make([]Write, 0, claims), Claims: make([][]ClaimRef, 0, claims),
@@ -58,6 +65,7 @@ func MakePlan(s *Snapshot, now time.Time, most int, txns []*Txn, skip func(Claim
 
 type planner struct {
 	*Plan
+	quotas Guard // that no quota was created since the snapshot
 	valid  *validator
 	now    *timestamppb.Timestamp
 	most   int              // claims of a write
@@ -90,7 +98,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 	fit, conflicts := p.valid.judge(txn, func(i int) bool { return !todo[i] })
 	p.Conflicts[t] = conflicts
 	if len(fit) > 0 && txn.Mode == Atomic {
-		p.Writes, p.Claims = append(p.Writes, Write{}), append(p.Claims, nil)
+		p.write()
 	}
 	whole := p.whole(txn, fit)
 	for _, a := range fit {
@@ -98,21 +106,34 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 		w, ok := p.byNode[c.Node]
 		if !ok {
 			if txn.Mode == Incremental {
-				p.Writes, p.Claims = append(p.Writes, Write{}), append(p.Claims, nil)
+				p.write()
 			}
 			w = len(p.Writes) - 1
 			p.byNode[c.Node], p.atomic[c.Node] = w, txn.Mode == Atomic
 			fence := p.valid.snapshot.Node(c.Node).Fence
 			p.Writes[w].Fences = append(p.Writes[w].Fences, FenceBump{Node: c.Node, Compared: fence})
 		}
-		if txn.Mode == Incremental && len(p.Claims[w]) >= p.most {
+		if txn.Mode == Incremental && p.full(w) {
 			p.Deferred = append(p.Deferred, t) // what does not go into one write goes into the next plan's
 			continue
 		}
+		p.spend(w, txn, c)
 		p.claim(&p.Writes[w], txn, c, a.eviction, whole)
 		endHold(&p.Writes[w], p.valid.snapshot.Node(c.Node), txn.ID)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
 	}
+}
+
+// write begins another write.
+func (p *planner) write() {
+	p.Writes = append(p.Writes, Write{Guards: append(make([]Guard, 0, 3), p.quotas), Records: make([]Record, 0, 1)})
+	p.Claims = append(p.Claims, nil)
+}
+
+// full says whether a write takes no more claims: each needs a slot compared and, at
+// worst, a job and two shares.
+func (p *planner) full(w int) bool {
+	return len(p.Claims[w]) >= p.most || len(p.Claims[w]) > 0 && len(p.Writes[w].Guards) >= 2*p.most
 }
 
 // whole says whether the claims are the first ones of all slots of one job. Then each of
@@ -161,9 +182,6 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 	if name := c.Slot.JobName(); p.jobOf != name || p.job.Revision != c.JobRevision {
 		p.jobOf, p.job = name, Guard{Key: JobKey(name), Revision: c.JobRevision}
 		p.tasks.Key, p.tasks.End = TasksKeys(name)
-	}
-	if w.Guards == nil {
-		w.Guards, w.Records = make([]Guard, 0, 2), make([]Record, 0, 1)
 	}
 	newJob := !slices.Contains(w.Guards, p.job)
 	if newJob {

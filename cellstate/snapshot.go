@@ -22,6 +22,10 @@ type Snapshot struct {
 	jobs         jobTable
 	log          *changeLog
 	db           *memdb.MemDB // all other rows; never written to once published
+
+	quotas        int // rows of quotas
+	quotaRevision Revision
+	unseen        Spending // on top of what is seen: see Beside
 }
 
 // Placement is a row: a live placement and the revision of its record.

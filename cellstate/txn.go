@@ -48,6 +48,7 @@ const (
 	ReasonDevice     Reason = "Device"     // (m) a GPU or a share of it is taken
 	ReasonPort       Reason = "Port"       // (m)
 	ReasonHold       Reason = "Hold"       // (m) room is held for a starving transaction
+	ReasonQuota      Reason = "Quota"      // (m) the instance's share of a quota is spent
 	ReasonNodeGone   Reason = "NodeGone"   // (m)
 	ReasonIneligible Reason = "Ineligible" // (m) the operator keeps new tasks off, or drains
 	ReasonConstraint Reason = "Constraint" // (m) labels have changed

@@ -69,6 +69,7 @@ type validator struct {
 	nodes    map[NodeName]*room
 	slots    map[Slot]bool // claimed by accepted claims
 	job      *Job          // looked up last: claims of one job follow each other
+	money    map[Account]*purse
 }
 
 func newValidator(s *Snapshot, claims int) *validator {
@@ -93,6 +94,9 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 			continue
 		}
 		c := v.judgeJob(txn, i)
+		if c == nil {
+			c = v.judgeQuota(txn, i)
+		}
 		var e *eviction
 		if c == nil {
 			if r := v.room(txn.Claims[i].Node); r != nil && before != nil {
@@ -108,6 +112,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 			continue
 		}
 		v.slots[txn.Claims[i].Slot] = true
+		v.pay(txn, &txn.Claims[i], 1)
 		fit = append(fit, accepted{i, e})
 	}
 	if txn.Mode == Atomic && len(conflicts) > 0 {
@@ -116,6 +121,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		}
 		for _, a := range fit {
 			delete(v.slots, txn.Claims[a.claim].Slot)
+			v.pay(txn, &txn.Claims[a.claim], -1)
 		}
 		return nil, conflicts
 	}

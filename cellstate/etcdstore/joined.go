@@ -31,6 +31,9 @@ func (s *Store) joined(writes []cellstate.Write) int {
 			2*(len(w.Guards)+len(w.Fences)+len(w.Records)) > s.cfg.MaxTxnOps/joinedPart {
 			break
 		}
+		if n > 0 && n+1 < len(writes) && shares(w, &writes[n+1]) > shared {
+			break // the next ones have more in common with each other
+		}
 		n++
 	}
 	return max(n, 1)

@@ -32,7 +32,14 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 	snapshot, err := m.newest(ctx, txns)
 	reloaded := false
 	for round := 0; err == nil && round < rounds; round++ {
-		plan := cellstate.MakePlan(snapshot, time.Now(), m.store.Limits().Batch, txns, func(r cellstate.ClaimRef) bool { return settled[r] })
+		var plan *cellstate.Plan
+		var spent []*entry
+		plan, spent, err = m.plan(ctx, snapshot, txns, func(s *cellstate.Snapshot) *cellstate.Plan {
+			return cellstate.MakePlan(s, time.Now(), m.store.Limits().Batch, txns, func(r cellstate.ClaimRef) bool { return settled[r] })
+		})
+		if err != nil {
+			break
+		}
 		done := func(ref cellstate.ClaimRef, at cellstate.Revision) {
 			settled[ref] = true
 			r := &results[ref.Txn]
@@ -55,7 +62,9 @@ func (m *Mirror) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 			break
 		}
 		var out cellstate.Outcome
-		if out, err = m.store.Commit(ctx, plan.Writes...); err != nil {
+		out, err = m.store.Commit(ctx, plan.Writes...)
+		m.ledger.settle(spent, out.Applied, err)
+		if err != nil {
 			break
 		}
 		var refused []cellstate.Write

@@ -28,6 +28,8 @@ type Mirror struct {
 	ends  atomic.Pointer[context.CancelCauseFunc] // the following of changes, so that the next load begins; nil during a load
 	past  atomic.Int64                            // the last revision seen of a store that went back in time since
 
+	ledger *ledger
+
 	checked, differs atomic.Int64
 }
 
@@ -47,7 +49,7 @@ func CheckEvery(d time.Duration) Option { return func(m *Mirror) { m.every = d }
 
 // New returns a mirror of store that knows nothing until Run has loaded.
 func New(store cellstate.Store, log *zap.Logger, options ...Option) *Mirror {
-	m := &Mirror{store: store, log: log, every: DefaultCheck}
+	m := &Mirror{store: store, log: log, every: DefaultCheck, ledger: newLedger()}
 	for _, o := range options {
 		o(m)
 	}

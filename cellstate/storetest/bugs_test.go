@@ -73,6 +73,12 @@ func bugs() []bug {
 		{"a commit that leaves its hold behind", edit(func(_ *cellstate.Snapshot, w *cellstate.Write) {
 			w.Records = slices.DeleteFunc(w.Records, func(r cellstate.Record) bool { return r.Key.Parse().Kind == cellstate.KindHold && r.Value == nil })
 		}), []string{"holds/one ends with its owner's commit, in the same revision", "holds/those of a gang end with its commit"}, "holds/one ends with its lease"},
+		{"a share not compared", edit(without(func(_ *cellstate.Write, g cellstate.Guard) bool {
+			return g.Key.Parse().Kind == cellstate.KindShare
+		})), []string{"quotas/a share that was lowered meanwhile", "quotas/a quota that is lowered takes its shares back"}, "quotas/a quota that was set meanwhile"},
+		{"the creation of quotas not compared", edit(without(func(w *cellstate.Write, g cellstate.Guard) bool {
+			return g.Key.Parse().Kind == cellstate.KindMeta && len(w.Fences) > 0
+		})), []string{"quotas/a quota that was set meanwhile", "quotas/a quota that was set meanwhile, one write"}, "quotas/a share that was lowered meanwhile"},
 		{"a removal that takes what is newer", edit(guards(func(g cellstate.Guard) cellstate.Guard {
 			if g.Delete {
 				g.Revision = 1 << 40

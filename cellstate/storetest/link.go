@@ -20,6 +20,7 @@ type link struct {
 	sent    atomic.Int64 // writes
 
 	mu    sync.Mutex
+	on    bool                        // an answer does not end the hold
 	held  chan struct{}               // closed when the watch may go on; nil: it may
 	lose  func(cellstate.Change) bool // changes that the watch does not show
 	bend  func(cellstate.Batch) []cellstate.Batch
@@ -34,12 +35,22 @@ func (l *link) hold() {
 	l.held = make(chan struct{})
 }
 
-func (l *link) release() {
+// holdOn keeps batches back until release is called.
+func (l *link) holdOn() {
+	l.hold()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held != nil {
+	l.on = true
+}
+
+func (l *link) release() { l.goOn(true) }
+
+func (l *link) goOn(always bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held != nil && (always || !l.on) {
 		close(l.held)
-		l.held = nil
+		l.held, l.on = nil, false
 	}
 }
 
@@ -106,7 +117,7 @@ func (l *link) Fences(ctx context.Context, at cellstate.Revision) (map[cellstate
 }
 
 func (l *link) Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error) {
-	defer l.release()
+	defer l.goOn(false)
 	out, err := l.Store.Commit(ctx, writes...)
 	l.sent.Add(int64(len(writes)))
 	for _, at := range out.Applied {

@@ -666,6 +666,463 @@ func (x *SchedulerView) GetBuiltIn() bool {
 	return false
 }
 
+type ListQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasRequest) Reset() {
+	*x = ListQuotasRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasRequest) ProtoMessage() {}
+
+func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
+func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{10}
+}
+
+type ListQuotasResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*QuotaView           `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasResponse) Reset() {
+	*x = ListQuotasResponse{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasResponse) ProtoMessage() {}
+
+func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
+func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListQuotasResponse) GetQuotas() []*QuotaView {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+type GetQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // namespace | scheduler
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotaRequest) Reset() {
+	*x = GetQuotaRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotaRequest) ProtoMessage() {}
+
+func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*GetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GetQuotaRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GetQuotaRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type SetQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         *Amounts               `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaRequest) Reset() {
+	*x = SetQuotaRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaRequest) ProtoMessage() {}
+
+func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetQuotaRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetLimit() *Amounts {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+type DeleteQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQuotaRequest) Reset() {
+	*x = DeleteQuotaRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQuotaRequest) ProtoMessage() {}
+
+func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQuotaRequest.ProtoReflect.Descriptor instead.
+func (*DeleteQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DeleteQuotaRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeleteQuotaRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteQuotaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQuotaResponse) Reset() {
+	*x = DeleteQuotaResponse{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQuotaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQuotaResponse) ProtoMessage() {}
+
+func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQuotaResponse.ProtoReflect.Descriptor instead.
+func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{15}
+}
+
+// QuotaView is a quota with what is spent of it, counted from the live placements.
+type QuotaView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         *Amounts               `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Granted       *Amounts               `protobuf:"bytes,4,opt,name=granted,proto3" json:"granted,omitempty"` // to all instances
+	Used          *Amounts               `protobuf:"bytes,5,opt,name=used,proto3" json:"used,omitempty"`
+	Shares        []*ShareView           `protobuf:"bytes,6,rep,name=shares,proto3" json:"shares,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaView) Reset() {
+	*x = QuotaView{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaView) ProtoMessage() {}
+
+func (x *QuotaView) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaView.ProtoReflect.Descriptor instead.
+func (*QuotaView) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *QuotaView) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *QuotaView) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QuotaView) GetLimit() *Amounts {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *QuotaView) GetGranted() *Amounts {
+	if x != nil {
+		return x.Granted
+	}
+	return nil
+}
+
+func (x *QuotaView) GetUsed() *Amounts {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *QuotaView) GetShares() []*ShareView {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *QuotaView) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+type ShareView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Scheduler     string                 `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
+	Instance      string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // Live | NotSeen
+	Granted       *Amounts               `protobuf:"bytes,4,opt,name=granted,proto3" json:"granted,omitempty"`
+	Used          *Amounts               `protobuf:"bytes,5,opt,name=used,proto3" json:"used,omitempty"`
+	Wanted        *Amounts               `protobuf:"bytes,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareView) Reset() {
+	*x = ShareView{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareView) ProtoMessage() {}
+
+func (x *ShareView) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareView.ProtoReflect.Descriptor instead.
+func (*ShareView) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ShareView) GetScheduler() string {
+	if x != nil {
+		return x.Scheduler
+	}
+	return ""
+}
+
+func (x *ShareView) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *ShareView) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ShareView) GetGranted() *Amounts {
+	if x != nil {
+		return x.Granted
+	}
+	return nil
+}
+
+func (x *ShareView) GetUsed() *Amounts {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *ShareView) GetWanted() *Amounts {
+	if x != nil {
+		return x.Wanted
+	}
+	return nil
+}
+
 type ExplainResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Namespace        string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -686,7 +1143,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[10]
+	mi := &file_ohm_v1_cell_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +1155,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[10]
+	mi := &file_ohm_v1_cell_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +1168,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainResponse) GetNamespace() string {
@@ -811,7 +1268,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[11]
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1280,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[11]
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +1293,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -883,7 +1340,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[12]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +1352,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[12]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +1365,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -941,7 +1398,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[13]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1410,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[13]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1423,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -1087,7 +1544,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[14]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1556,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[14]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1569,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -1159,7 +1616,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[15]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1628,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[15]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1641,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -1211,7 +1668,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[16]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1680,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[16]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1693,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -1316,7 +1773,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1785,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1798,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -1394,7 +1851,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[18]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1863,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[18]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1876,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 type AuditResponse struct {
@@ -1436,7 +1893,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1905,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1918,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -1518,7 +1975,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1987,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +2000,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -1628,7 +2085,36 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04jobs\x18\x06 \x01(\x05R\x04jobs\x12\x18\n" +
 	"\awaiting\x18\a \x01(\x05R\awaiting\x12\x19\n" +
-	"\bbuilt_in\x18\b \x01(\bR\abuiltIn\"\xc3\x03\n" +
+	"\bbuilt_in\x18\b \x01(\bR\abuiltIn\"\x13\n" +
+	"\x11ListQuotasRequest\"?\n" +
+	"\x12ListQuotasResponse\x12)\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.ohm.v1.QuotaViewR\x06quotas\"9\n" +
+	"\x0fGetQuotaRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"`\n" +
+	"\x0fSetQuotaRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
+	"\x05limit\x18\x03 \x01(\v2\x0f.ohm.v1.AmountsR\x05limit\"<\n" +
+	"\x12DeleteQuotaRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x15\n" +
+	"\x13DeleteQuotaResponse\"\x87\x02\n" +
+	"\tQuotaView\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
+	"\x05limit\x18\x03 \x01(\v2\x0f.ohm.v1.AmountsR\x05limit\x12)\n" +
+	"\agranted\x18\x04 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12#\n" +
+	"\x04used\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\x04used\x12)\n" +
+	"\x06shares\x18\x06 \x03(\v2\x11.ohm.v1.ShareViewR\x06shares\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd4\x01\n" +
+	"\tShareView\x12\x1c\n" +
+	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12)\n" +
+	"\agranted\x18\x04 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12#\n" +
+	"\x04used\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\x04used\x12'\n" +
+	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"\xc3\x03\n" +
 	"\x0fExplainResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -1711,12 +2197,17 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x10\n" +
 	"\x03law\x18\x02 \x01(\tR\x03law\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail2\x8e\x02\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail2\x8b\x04\n" +
 	"\x04Cell\x121\n" +
 	"\x04Info\x12\x13.ohm.v1.InfoRequest\x1a\x14.ohm.v1.InfoResponse\x12O\n" +
 	"\x0eListSchedulers\x12\x1d.ohm.v1.ListSchedulersRequest\x1a\x1e.ohm.v1.ListSchedulersResponse\x12F\n" +
 	"\vStoreStatus\x12\x1a.ohm.v1.StoreStatusRequest\x1a\x1b.ohm.v1.StoreStatusResponse\x12:\n" +
-	"\tCureStore\x12\x18.ohm.v1.CureStoreRequest\x1a\x11.ohm.v1.StoreStep0\x012\xfa\x01\n" +
+	"\tCureStore\x12\x18.ohm.v1.CureStoreRequest\x1a\x11.ohm.v1.StoreStep0\x01\x12C\n" +
+	"\n" +
+	"ListQuotas\x12\x19.ohm.v1.ListQuotasRequest\x1a\x1a.ohm.v1.ListQuotasResponse\x126\n" +
+	"\bGetQuota\x12\x17.ohm.v1.GetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x126\n" +
+	"\bSetQuota\x12\x17.ohm.v1.SetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x12F\n" +
+	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xfa\x01\n" +
 	"\aInsight\x129\n" +
 	"\aExplain\x12\x15.ohm.v1.GetJobRequest\x1a\x17.ohm.v1.ExplainResponse\x12L\n" +
 	"\rListConflicts\x12\x1c.ohm.v1.ListConflictsRequest\x1a\x1d.ohm.v1.ListConflictsResponse\x120\n" +
@@ -1735,7 +2226,7 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
@@ -1747,61 +2238,88 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*ListSchedulersRequest)(nil),  // 7: ohm.v1.ListSchedulersRequest
 	(*ListSchedulersResponse)(nil), // 8: ohm.v1.ListSchedulersResponse
 	(*SchedulerView)(nil),          // 9: ohm.v1.SchedulerView
-	(*ExplainResponse)(nil),        // 10: ohm.v1.ExplainResponse
-	(*ListConflictsRequest)(nil),   // 11: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 12: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 13: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 14: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 15: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 16: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 17: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 18: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 19: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 20: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
-	(*GroupWaiting)(nil),           // 22: ohm.v1.GroupWaiting
-	(*TaskView)(nil),               // 23: ohm.v1.TaskView
-	(*Hold)(nil),                   // 24: ohm.v1.Hold
-	(*GetJobRequest)(nil),          // 25: ohm.v1.GetJobRequest
+	(*ListQuotasRequest)(nil),      // 10: ohm.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),     // 11: ohm.v1.ListQuotasResponse
+	(*GetQuotaRequest)(nil),        // 12: ohm.v1.GetQuotaRequest
+	(*SetQuotaRequest)(nil),        // 13: ohm.v1.SetQuotaRequest
+	(*DeleteQuotaRequest)(nil),     // 14: ohm.v1.DeleteQuotaRequest
+	(*DeleteQuotaResponse)(nil),    // 15: ohm.v1.DeleteQuotaResponse
+	(*QuotaView)(nil),              // 16: ohm.v1.QuotaView
+	(*ShareView)(nil),              // 17: ohm.v1.ShareView
+	(*ExplainResponse)(nil),        // 18: ohm.v1.ExplainResponse
+	(*ListConflictsRequest)(nil),   // 19: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 20: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 21: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 22: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 23: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 24: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 25: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 26: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 27: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 28: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
+	(*Amounts)(nil),                // 30: ohm.v1.Amounts
+	(*GroupWaiting)(nil),           // 31: ohm.v1.GroupWaiting
+	(*TaskView)(nil),               // 32: ohm.v1.TaskView
+	(*Hold)(nil),                   // 33: ohm.v1.Hold
+	(*GetJobRequest)(nil),          // 34: ohm.v1.GetJobRequest
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
 	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	21, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
-	22, // 3: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	21, // 4: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	13, // 5: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
-	23, // 6: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	24, // 7: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
-	13, // 8: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	21, // 9: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	14, // 10: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	14, // 11: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	21, // 12: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	17, // 13: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	13, // 14: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	20, // 15: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 16: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	7,  // 17: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	2,  // 18: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
-	5,  // 19: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
-	25, // 20: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	11, // 21: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	15, // 22: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	18, // 23: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	1,  // 24: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 25: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 26: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 27: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	10, // 28: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	12, // 29: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	16, // 30: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	19, // 31: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	29, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	16, // 3: ohm.v1.ListQuotasResponse.quotas:type_name -> ohm.v1.QuotaView
+	30, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
+	30, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
+	30, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
+	30, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
+	17, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
+	29, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
+	30, // 10: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
+	30, // 11: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
+	30, // 12: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
+	31, // 13: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
+	29, // 14: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	21, // 15: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	32, // 16: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
+	33, // 17: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
+	21, // 18: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	29, // 19: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	22, // 20: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	22, // 21: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	29, // 22: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	25, // 23: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	21, // 24: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	28, // 25: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 26: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 27: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 28: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 29: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	10, // 30: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
+	12, // 31: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
+	13, // 32: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
+	14, // 33: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
+	34, // 34: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	19, // 35: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	23, // 36: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	26, // 37: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	1,  // 38: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 39: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 40: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 41: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	11, // 42: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
+	16, // 43: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
+	16, // 44: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
+	15, // 45: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
+	18, // 46: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	20, // 47: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	24, // 48: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	27, // 49: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	38, // [38:50] is the sub-list for method output_type
+	26, // [26:38] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }
@@ -1817,7 +2335,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

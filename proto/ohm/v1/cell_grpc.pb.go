@@ -25,6 +25,10 @@ const (
 	Cell_ListSchedulers_FullMethodName = "/ohm.v1.Cell/ListSchedulers"
 	Cell_StoreStatus_FullMethodName    = "/ohm.v1.Cell/StoreStatus"
 	Cell_CureStore_FullMethodName      = "/ohm.v1.Cell/CureStore"
+	Cell_ListQuotas_FullMethodName     = "/ohm.v1.Cell/ListQuotas"
+	Cell_GetQuota_FullMethodName       = "/ohm.v1.Cell/GetQuota"
+	Cell_SetQuota_FullMethodName       = "/ohm.v1.Cell/SetQuota"
+	Cell_DeleteQuota_FullMethodName    = "/ohm.v1.Cell/DeleteQuota"
 )
 
 // CellClient is the client API for Cell service.
@@ -36,6 +40,12 @@ type CellClient interface {
 	StoreStatus(ctx context.Context, in *StoreStatusRequest, opts ...grpc.CallOption) (*StoreStatusResponse, error)
 	// CureStore gives a full store its room back, step by step; a step is told when it is done.
 	CureStore(ctx context.Context, in *CureStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StoreStep], error)
+	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error)
+	GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*QuotaView, error)
+	// SetQuota replaces the limit, or sets the first one. It is in force from the revision
+	// at which it is written.
+	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*QuotaView, error)
+	DeleteQuota(ctx context.Context, in *DeleteQuotaRequest, opts ...grpc.CallOption) (*DeleteQuotaResponse, error)
 }
 
 type cellClient struct {
@@ -95,6 +105,46 @@ func (c *cellClient) CureStore(ctx context.Context, in *CureStoreRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cell_CureStoreClient = grpc.ServerStreamingClient[StoreStep]
 
+func (c *cellClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListQuotasResponse)
+	err := c.cc.Invoke(ctx, Cell_ListQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellClient) GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*QuotaView, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QuotaView)
+	err := c.cc.Invoke(ctx, Cell_GetQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellClient) SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*QuotaView, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QuotaView)
+	err := c.cc.Invoke(ctx, Cell_SetQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellClient) DeleteQuota(ctx context.Context, in *DeleteQuotaRequest, opts ...grpc.CallOption) (*DeleteQuotaResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteQuotaResponse)
+	err := c.cc.Invoke(ctx, Cell_DeleteQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CellServer is the server API for Cell service.
 // All implementations must embed UnimplementedCellServer
 // for forward compatibility.
@@ -104,6 +154,12 @@ type CellServer interface {
 	StoreStatus(context.Context, *StoreStatusRequest) (*StoreStatusResponse, error)
 	// CureStore gives a full store its room back, step by step; a step is told when it is done.
 	CureStore(*CureStoreRequest, grpc.ServerStreamingServer[StoreStep]) error
+	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error)
+	GetQuota(context.Context, *GetQuotaRequest) (*QuotaView, error)
+	// SetQuota replaces the limit, or sets the first one. It is in force from the revision
+	// at which it is written.
+	SetQuota(context.Context, *SetQuotaRequest) (*QuotaView, error)
+	DeleteQuota(context.Context, *DeleteQuotaRequest) (*DeleteQuotaResponse, error)
 	mustEmbedUnimplementedCellServer()
 }
 
@@ -125,6 +181,18 @@ func (UnimplementedCellServer) StoreStatus(context.Context, *StoreStatusRequest)
 }
 func (UnimplementedCellServer) CureStore(*CureStoreRequest, grpc.ServerStreamingServer[StoreStep]) error {
 	return status.Error(codes.Unimplemented, "method CureStore not implemented")
+}
+func (UnimplementedCellServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
+}
+func (UnimplementedCellServer) GetQuota(context.Context, *GetQuotaRequest) (*QuotaView, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetQuota not implemented")
+}
+func (UnimplementedCellServer) SetQuota(context.Context, *SetQuotaRequest) (*QuotaView, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetQuota not implemented")
+}
+func (UnimplementedCellServer) DeleteQuota(context.Context, *DeleteQuotaRequest) (*DeleteQuotaResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteQuota not implemented")
 }
 func (UnimplementedCellServer) mustEmbedUnimplementedCellServer() {}
 func (UnimplementedCellServer) testEmbeddedByValue()              {}
@@ -212,6 +280,78 @@ func _Cell_CureStore_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cell_CureStoreServer = grpc.ServerStreamingServer[StoreStep]
 
+func _Cell_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellServer).ListQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cell_ListQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellServer).ListQuotas(ctx, req.(*ListQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cell_GetQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellServer).GetQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cell_GetQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellServer).GetQuota(ctx, req.(*GetQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cell_SetQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellServer).SetQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cell_SetQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellServer).SetQuota(ctx, req.(*SetQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cell_DeleteQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellServer).DeleteQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cell_DeleteQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellServer).DeleteQuota(ctx, req.(*DeleteQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cell_ServiceDesc is the grpc.ServiceDesc for Cell service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -230,6 +370,22 @@ var Cell_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StoreStatus",
 			Handler:    _Cell_StoreStatus_Handler,
+		},
+		{
+			MethodName: "ListQuotas",
+			Handler:    _Cell_ListQuotas_Handler,
+		},
+		{
+			MethodName: "GetQuota",
+			Handler:    _Cell_GetQuota_Handler,
+		},
+		{
+			MethodName: "SetQuota",
+			Handler:    _Cell_SetQuota_Handler,
+		},
+		{
+			MethodName: "DeleteQuota",
+			Handler:    _Cell_DeleteQuota_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

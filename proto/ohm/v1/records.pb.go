@@ -2772,6 +2772,266 @@ func (x *Meta) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// Amounts are sums over many tasks, as a quota counts them. What is absent from a limit
+// is not limited; what is absent elsewhere is nothing.
+type Amounts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CpuMilli      *int64                 `protobuf:"varint,1,opt,name=cpu_milli,json=cpuMilli,proto3,oneof" json:"cpu_milli,omitempty"`
+	MemoryBytes   *int64                 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	DiskBytes     *int64                 `protobuf:"varint,3,opt,name=disk_bytes,json=diskBytes,proto3,oneof" json:"disk_bytes,omitempty"`
+	GpuMilli      *int64                 `protobuf:"varint,4,opt,name=gpu_milli,json=gpuMilli,proto3,oneof" json:"gpu_milli,omitempty"` // thousandths of a GPU
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Amounts) Reset() {
+	*x = Amounts{}
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amounts) ProtoMessage() {}
+
+func (x *Amounts) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
+func (*Amounts) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Amounts) GetCpuMilli() int64 {
+	if x != nil && x.CpuMilli != nil {
+		return *x.CpuMilli
+	}
+	return 0
+}
+
+func (x *Amounts) GetMemoryBytes() int64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *Amounts) GetDiskBytes() int64 {
+	if x != nil && x.DiskBytes != nil {
+		return *x.DiskBytes
+	}
+	return 0
+}
+
+func (x *Amounts) GetGpuMilli() int64 {
+	if x != nil && x.GpuMilli != nil {
+		return *x.GpuMilli
+	}
+	return 0
+}
+
+// Quota is the record quotas/<kind>/<name>: what all live placements of a namespace, or
+// of a scheduler, may take together.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // namespace | scheduler
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         *Amounts               `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Quota) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Quota) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Quota) GetLimit() *Amounts {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *Quota) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+// Share is the record shares/<kind>/<name>/<scheduler>/<instance>: the part of a quota
+// that one scheduler instance may spend.
+type Share struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Scheduler string                 `protobuf:"bytes,3,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
+	Instance  string                 `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
+	Granted   *Amounts               `protobuf:"bytes,5,opt,name=granted,proto3" json:"granted,omitempty"`
+	Wanted    *Amounts               `protobuf:"bytes,6,opt,name=wanted,proto3" json:"wanted,omitempty"` // by its owner, beyond what its live placements take
+	Next      *Amounts               `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`     // of that, what the first in its queue needs at once
+	Since     int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"`  // the revision since when it has wanted more
+	// The process that spends it. Whoever takes it over puts the record, so that no request
+	// of the process before, which compares the revision, can apply after that.
+	Holder        string `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`
+	Renewals      int64  `protobuf:"varint,10,opt,name=renewals,proto3" json:"renewals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Share) Reset() {
+	*x = Share{}
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Share) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Share) ProtoMessage() {}
+
+func (x *Share) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Share.ProtoReflect.Descriptor instead.
+func (*Share) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Share) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Share) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Share) GetScheduler() string {
+	if x != nil {
+		return x.Scheduler
+	}
+	return ""
+}
+
+func (x *Share) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Share) GetGranted() *Amounts {
+	if x != nil {
+		return x.Granted
+	}
+	return nil
+}
+
+func (x *Share) GetWanted() *Amounts {
+	if x != nil {
+		return x.Wanted
+	}
+	return nil
+}
+
+func (x *Share) GetNext() *Amounts {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Share) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Share) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *Share) GetRenewals() int64 {
+	if x != nil {
+		return x.Renewals
+	}
+	return 0
+}
+
 var File_ohm_v1_records_proto protoreflect.FileDescriptor
 
 const file_ohm_v1_records_proto_rawDesc = "" +
@@ -3025,7 +3285,36 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\amessage\x18\t \x01(\tR\amessage\"L\n" +
 	"\x04Meta\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\tR\x05value\x12.\n" +
-	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*t\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xd5\x01\n" +
+	"\aAmounts\x12 \n" +
+	"\tcpu_milli\x18\x01 \x01(\x03H\x00R\bcpuMilli\x88\x01\x01\x12&\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03H\x01R\vmemoryBytes\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"disk_bytes\x18\x03 \x01(\x03H\x02R\tdiskBytes\x88\x01\x01\x12 \n" +
+	"\tgpu_milli\x18\x04 \x01(\x03H\x03R\bgpuMilli\x88\x01\x01B\f\n" +
+	"\n" +
+	"_cpu_milliB\x0f\n" +
+	"\r_memory_bytesB\r\n" +
+	"\v_disk_bytesB\f\n" +
+	"\n" +
+	"_gpu_milli\"\x86\x01\n" +
+	"\x05Quota\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
+	"\x05limit\x18\x03 \x01(\v2\x0f.ohm.v1.AmountsR\x05limit\x12.\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xac\x02\n" +
+	"\x05Share\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\tscheduler\x18\x03 \x01(\tR\tscheduler\x12\x1a\n" +
+	"\binstance\x18\x04 \x01(\tR\binstance\x12)\n" +
+	"\agranted\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12'\n" +
+	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\x12#\n" +
+	"\x04next\x18\a \x01(\v2\x0f.ohm.v1.AmountsR\x04next\x12\x14\n" +
+	"\x05since\x18\b \x01(\x03R\x05since\x12\x16\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\x12\x1a\n" +
+	"\brenewals\x18\n" +
+	" \x01(\x03R\brenewals*t\n" +
 	"\bOperator\x12\x18\n" +
 	"\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
@@ -3060,7 +3349,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(Operator)(0),                 // 0: ohm.v1.Operator
 	(Mode)(0),                     // 1: ohm.v1.Mode
@@ -3096,32 +3385,35 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*GroupWaiting)(nil),          // 31: ohm.v1.GroupWaiting
 	(*Waiting)(nil),               // 32: ohm.v1.Waiting
 	(*Meta)(nil),                  // 33: ohm.v1.Meta
-	nil,                           // 34: ohm.v1.Group.EnvEntry
-	nil,                           // 35: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 36: ohm.v1.Node.AttributesEntry
-	nil,                           // 37: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*Amounts)(nil),               // 34: ohm.v1.Amounts
+	(*Quota)(nil),                 // 35: ohm.v1.Quota
+	(*Share)(nil),                 // 36: ohm.v1.Share
+	nil,                           // 37: ohm.v1.Group.EnvEntry
+	nil,                           // 38: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 39: ohm.v1.Node.AttributesEntry
+	nil,                           // 40: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
-	34, // 1: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	37, // 1: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	3,  // 2: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	6,  // 3: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	8,  // 4: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
-	38, // 5: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	38, // 6: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	35, // 7: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	41, // 5: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	41, // 6: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	38, // 7: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	10, // 8: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	38, // 9: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	41, // 9: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	11, // 10: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	9,  // 11: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	12, // 12: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
 	14, // 13: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	39, // 14: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	39, // 15: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	42, // 14: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	42, // 15: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
 	15, // 16: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	39, // 17: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	42, // 17: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
 	16, // 18: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
 	16, // 19: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
 	3,  // 20: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
@@ -3129,42 +3421,47 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	7,  // 22: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
 	1,  // 23: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
 	18, // 24: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	39, // 25: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	42, // 25: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
 	17, // 26: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
 	16, // 27: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
 	2,  // 28: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	39, // 29: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	39, // 30: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	42, // 29: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	42, // 30: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
 	19, // 31: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
 	20, // 32: ohm.v1.Ended.status:type_name -> ohm.v1.Status
 	3,  // 33: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
 	4,  // 34: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	36, // 35: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	39, // 35: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
 	17, // 36: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	37, // 37: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	40, // 37: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
 	17, // 38: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	39, // 39: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	39, // 40: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	39, // 41: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	42, // 39: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	42, // 40: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	42, // 41: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
 	3,  // 42: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
 	5,  // 43: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	39, // 44: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	42, // 44: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
 	17, // 45: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
 	16, // 46: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
 	16, // 47: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	39, // 48: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	42, // 48: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
 	16, // 49: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
 	28, // 50: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
 	28, // 51: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
 	30, // 52: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	39, // 53: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	42, // 53: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
 	31, // 54: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	39, // 55: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	42, // 55: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	34, // 56: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	42, // 57: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	34, // 58: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	34, // 59: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	34, // 60: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -3173,13 +3470,14 @@ func file_ohm_v1_records_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_msgTypes[9].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   35,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
