@@ -54,6 +54,7 @@ func MakePlan(s *Snapshot, now time.Time, most int, txns []*Txn, skip func(Claim
 		},
 		valid: newValidator(s, claims), now: timestamppb.New(now), most: most, byNode: make(map[NodeName]int, claims), atomic: map[NodeName]bool{},
 	}
+	p.valid.commits = true
 	for t, txn := range txns {
 		p.txn(t, txn, func(i int) bool { return skip(ClaimRef{t, i}) })
 	}

@@ -54,9 +54,10 @@ func (s *Snapshot) Accounts(namespace string, spender Spender) []Account {
 	return accounts
 }
 
-// purses are those that a claim is paid from: none where there are no quotas.
+// purses are those that a claim is paid from: none where there are no quotas, or in a
+// what-if of a policy, which does not know for which instance it decides.
 func (v *validator) purses(txn *Txn, c *Claim) (of [2]*purse) {
-	if v.snapshot == nil || v.snapshot.quotas == 0 {
+	if v.snapshot == nil || v.snapshot.quotas == 0 || txn.Instance == "" && !v.commits {
 		return of
 	}
 	if v.money == nil {
@@ -83,7 +84,7 @@ func (v *validator) judgeQuota(txn *Txn, i int) *Conflict {
 		if p == nil {
 			continue
 		}
-		wants := txn.Claims[i].amounts()
+		wants := txn.Claims[i].Amounts()
 		if d := wants.Short(p.left, p.limit); d >= 0 {
 			return &Conflict{Claim: i, Reason: ReasonQuota, Dimension: DimensionName(d) + " of " + p.account.Scope.String(),
 				Wanted: AmountText(d, wants[d]), Free: AmountText(d, max(0, p.left[d]))}
@@ -96,12 +97,13 @@ func (v *validator) judgeQuota(txn *Txn, i int) *Conflict {
 func (v *validator) pay(txn *Txn, c *Claim, times int64) {
 	for _, p := range v.purses(txn, c) {
 		if p != nil {
-			p.left = p.left.times(c.amounts(), -times)
+			p.left = p.left.times(c.Amounts(), -times)
 		}
 	}
 }
 
-func (c *Claim) amounts() Amounts { return amountsOf(c.Resources, c.GPUs) }
+// Amounts are what the claim takes of a quota.
+func (c *Claim) Amounts() Amounts { return amountsOf(c.Resources, c.GPUs) }
 
 // spend has a write compare the shares that a claim is paid from, and notes what it costs.
 func (p *planner) spend(w int, txn *Txn, c *Claim) {
@@ -121,7 +123,7 @@ func (p *planner) spend(w int, txn *Txn, c *Claim) {
 			spends = append(spends, Spend{Account: purse.account, Share: purse.revision})
 			p.Writes[w].Guards = append(p.Writes[w].Guards, Guard{Key: ShareKey(purse.account), Revision: purse.revision})
 		}
-		spends[i].Amounts = spends[i].Amounts.Plus(c.amounts())
+		spends[i].Amounts = spends[i].Amounts.Plus(c.Amounts())
 		p.Spends[w] = spends
 	}
 }

@@ -93,6 +93,14 @@ func (q *Quota) Share(s Spender) *Share {
 	return &Share{Spender: s}
 }
 
+// Number is the place of a spender among the shares; -1 if it has no row.
+func (q *Quota) Number(s Spender) int {
+	if i, ok := q.find(s); ok {
+		return i
+	}
+	return -1
+}
+
 func (q *Quota) find(s Spender) (int, bool) {
 	return slices.BinarySearchFunc(q.Shares, s, func(x *Share, s Spender) int { return x.Spender.compare(s) })
 }

@@ -30,6 +30,12 @@ func (s *Snapshot) RecordRevision(key Key) Revision {
 	case KindMeta:
 		_, at := s.Meta(k.Name)
 		return at
+	case KindQuota, KindShare:
+		if q := s.Quota(k.Scope); q != nil && k.Kind == KindQuota {
+			return q.Revision
+		} else if q != nil {
+			return q.Share(k.Spender).Revision
+		}
 	}
 	return 0
 }
@@ -124,6 +130,9 @@ func (s *Snapshot) parts(r keyRange) []iter.Seq2[Key, Revision] {
 			return one("conflicts/"+Key(c.id), c.revision)
 		}))
 	}
+	if r.touches("quotas/") || r.touches("shares/") {
+		parts = append(parts, flatten(s.Quotas(), (*Quota).records))
+	}
 	if r.touches("meta/") {
 		parts = append(parts, flatten(all[metaRow](s, "meta", "id_prefix", ""), func(m *metaRow) iter.Seq2[Key, Revision] {
 			return one(MetaKey(m.name), m.revision)
@@ -217,6 +226,19 @@ func (s *Scheduler) records() iter.Seq2[Key, Revision] {
 		}
 		for _, i := range s.Instances {
 			if !yield(InstanceKey(s.Name, i.GetInstance()), i.Revision) {
+				return
+			}
+		}
+	}
+}
+
+func (q *Quota) records() iter.Seq2[Key, Revision] {
+	return func(yield func(Key, Revision) bool) {
+		if q.Record != nil && !yield(QuotaKey(q.Scope), q.Revision) {
+			return
+		}
+		for _, share := range q.Shares {
+			if share.Record != nil && !yield(ShareKey(Account{q.Scope, share.Spender}), share.Revision) {
 				return
 			}
 		}

@@ -16,6 +16,9 @@ import (
 // It is the only fit rule in the product: schedulers, the commit, dry runs and the
 // simulator all call it with the same kind of input; the agent's admission calls its
 // node part, Admit.
+//
+// Quotas are judged by the share of the transaction's instance. Without one, as a policy
+// proposes it, they are left out: the Runner hands to a policy only what is covered.
 func Validate(s *Snapshot, txn *Txn) (fit []int, conflicts []Conflict) {
 	accepted, conflicts := newValidator(s, len(txn.Claims)).judge(txn, nil)
 	for _, a := range accepted {
@@ -69,6 +72,7 @@ type validator struct {
 	nodes    map[NodeName]*room
 	slots    map[Slot]bool // claimed by accepted claims
 	job      *Job          // looked up last: claims of one job follow each other
+	commits  bool          // it is no what-if: somebody must pay
 	money    map[Account]*purse
 }
 

@@ -43,6 +43,9 @@ type entry struct {
 type parked struct {
 	at    cellstate.Revision // of the snapshot
 	sweep time.Time          // when it is tried again in any case
+	// cost is what it would take of a quota that has not so much left; nothing: it
+	// is room on nodes that it lacks.
+	cost cellstate.Amounts
 }
 
 // deferral says that a slot is not tried before something has landed.
@@ -64,6 +67,7 @@ type loss struct {
 type refusal struct {
 	nodes   int
 	reasons []*ohmv1.Reason
+	quota   string // not nodes, but a quota: for people
 }
 
 // forget leaves a job to another instance.
@@ -159,8 +163,10 @@ func (e *entry) held(slot cellstate.Slot, s *cellstate.Snapshot, now time.Time) 
 	if l, ok := e.losses[slot]; ok && l.until.After(now) {
 		return l.until, true
 	}
-	if p, ok := e.parked[slot]; ok && p.at >= s.RoomRevision() && p.sweep.After(now) {
-		return p.sweep, true
+	if p, ok := e.parked[slot]; ok && p.sweep.After(now) {
+		if p.cost == (cellstate.Amounts{}) && p.at >= s.RoomRevision() || p.cost != (cellstate.Amounts{}) && !e.queue.budget.covers(slot.Namespace, p.cost) {
+			return p.sweep, true
+		}
 	}
 	return time.Time{}, false
 }
@@ -197,7 +203,7 @@ func (e *entry) park(slots []cellstate.Slot, at cellstate.Revision, sweep time.T
 		e.parked = map[cellstate.Slot]parked{}
 	}
 	for _, s := range slots {
-		e.parked[s] = parked{at, sweep}
+		e.parked[s] = parked{at: at, sweep: sweep}
 		delete(e.deferred, s)
 	}
 }

@@ -29,7 +29,8 @@ type flight struct {
 	results  []cellstate.Result
 	err      error
 	took     time.Duration
-	lease    cellstate.Lease // of holds that end with it; 0: none
+	lease    cellstate.Lease                       // of holds that end with it; 0: none
+	spends   map[cellstate.Scope]cellstate.Amounts // where there are quotas
 }
 
 // launch sends transactions to the store. Their slots and nodes are left alone until
@@ -45,6 +46,7 @@ func (r *Runner) send(ctx context.Context, f *flight) {
 			r.nodes[c.Node]++
 		}
 	}
+	f.spends = r.spend(f.snapshot, f.txns)
 	r.queue.flights++
 	go func() {
 		r.fly(ctx, f)

@@ -30,6 +30,8 @@ type queue struct {
 	holdAfter int                        // losses
 	seen      *cellstate.Snapshot        // of the last refresh
 
+	budget *budget // of the last refresh; nil: there are no quotas
+
 	flights int  // rounds on their way
 	landing int  // counts those that have landed
 	drain   bool // let all land before the next round: something was put off too often

@@ -15,6 +15,9 @@ import (
 // round has the policy decide on some work, commits what it wants, and notes what
 // became of each slot. All of it is decided on one snapshot.
 func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, work []Work) {
+	if work = r.affordable(s, work); len(work) == 0 {
+		return
+	}
 	slots := 0
 	for _, w := range work {
 		slots += len(w.Needs)
@@ -90,7 +93,7 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[c
 			if e.refusals == nil {
 				e.refusals = map[string]refusal{}
 			}
-			e.refusals[slot.Group] = refusal{u.Nodes, u.Reasons}
+			e.refusals[slot.Group] = refusal{nodes: u.Nodes, reasons: u.Reasons}
 		}
 	}
 }
@@ -160,6 +163,7 @@ func (r *Runner) inadmissible(s *cellstate.Snapshot, txn cellstate.Txn, c cellst
 func (r *Runner) settle(ctx context.Context, f *flight) {
 	r.queue.flights--
 	r.queue.landing++
+	r.unspend(f.spends)
 	for _, t := range f.txns {
 		for _, c := range t.Claims {
 			r.queue.fly(c.Slot, false)

@@ -36,22 +36,26 @@ type Runner struct {
 	deciding   time.Duration // that a decision takes at most, of late
 	seeking    bool          // there is a search for room
 	within     *held         // the room that the next decision is to be within
+
+	spending map[cellstate.Scope]cellstate.Amounts // of quotas, by what is in flight
+	wants    wants
 }
 
 // New returns a Runner that does nothing until Run.
 func New(c Config) *Runner {
 	c, err := c.filled()
 	r := &Runner{
-		Config: c,
-		wrong:  err,
-		queue:  newQueue(reconcile.Defaults(), c.Times.Sweep),
-		ids:    newIDs(),
-		chance: rand.New(rand.NewPCG(hash(c.Name), hash(c.Instance))),
-		gone:   map[cellstate.JobName]bool{},
-		nodes:  map[cellstate.NodeName]int{},
-		needs:  mostNeeds,
-		landed: make(chan *flight, inFlight),
-		found:  make(chan *held, 1),
+		Config:   c,
+		wrong:    err,
+		queue:    newQueue(reconcile.Defaults(), c.Times.Sweep),
+		ids:      newIDs(),
+		chance:   rand.New(rand.NewPCG(hash(c.Name), hash(c.Instance))),
+		gone:     map[cellstate.JobName]bool{},
+		nodes:    map[cellstate.NodeName]int{},
+		needs:    mostNeeds,
+		landed:   make(chan *flight, inFlight),
+		found:    make(chan *held, 1),
+		spending: map[cellstate.Scope]cellstate.Amounts{},
 	}
 	r.queue.holdAfter = c.HoldAfter
 	return r
@@ -88,7 +92,12 @@ func (r *Runner) decide(ctx context.Context) error {
 			for _, name := range r.queue.refresh(s, r.Name, shares, now) {
 				r.gone[name] = true
 			}
+			r.queue.budget = r.newBudget(s)
 			said, wrote := r.speak(ctx, s, now)
+			if wrote {
+				continue
+			}
+			asked, wrote := r.keepShares(ctx, s, now)
 			if wrote {
 				continue
 			}
@@ -109,7 +118,7 @@ func (r *Runner) decide(ctx context.Context) error {
 			if len(work) > 0 {
 				continue
 			}
-			wake = earlier(due, said)
+			wake = earlier(earlier(due, said), asked)
 		}
 		r.wait(ctx, newer, wake)
 	}

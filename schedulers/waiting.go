@@ -71,6 +71,9 @@ func (e *entry) say() {
 
 // groupText is a refusal for people: "main: no room for 2 tasks: of 3 nodes 2 are short of cpu, 1 …".
 func groupText(group string, waiting int32, r refusal) string {
+	if r.quota != "" {
+		return fmt.Sprintf("%s: %d %s %s", group, waiting, plural(waiting, "task"), r.quota)
+	}
 	text := fmt.Sprintf("%s: no node for %d %s", group, waiting, plural(waiting, "task"))
 	if len(r.reasons) == 0 {
 		if r.nodes == 0 {

@@ -15,7 +15,8 @@ import (
 )
 
 // The promises as a Violation names them. Fences is the chain of fences, on which L1
-// rests; Holds is that held room is left to its owner and given back.
+// rests; Holds is that held room is left to its owner and given back; Quotas, that no
+// revision adds to a scope beyond its quota.
 const (
 	L1     = "L1"
 	L2     = "L2"
@@ -25,6 +26,7 @@ const (
 	L6     = "L6"
 	Fences = "fences"
 	Holds  = "holds"
+	Quotas = "quotas"
 )
 
 // Auditor audits one store. Its work grows with the records that change, not with the
@@ -47,6 +49,7 @@ func New(oldest *cellstate.Snapshot) *Auditor {
 		}
 		a.standing(n)
 	}
+	a.sharesStanding()
 	return a
 }
 

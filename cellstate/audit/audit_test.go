@@ -61,7 +61,7 @@ func TestEachViolationIsFound(t *testing.T) {
 func TestOldestStateIsChecked(t *testing.T) {
 	visible := map[string]bool{"cpu": true, "memory": true, "disk": true, "two that do not fit together": true, "device shares": true,
 		"unknown device": true, "a share below nothing": true, "port with two owners": true, "a record of another slot": true,
-		"attempt 0": false, "attempt used again": true, "ended and live": true}
+		"shares beyond a quota": true, "beyond a share, within a quota": false, "attempt 0": false, "attempt used again": true, "ended and live": true}
 	for _, c := range plants() {
 		want, listed := visible[c.name]
 		if !listed {

@@ -233,6 +233,25 @@ func plants() []struct {
 		{"no fence", audit.Fences, "came without the fence", func(p *plant) {
 			p.place("a", 0, "n1", func(r *ohmv1.Placement) { r.Fence = nil })
 		}},
+		{"beyond a quota, within a share", audit.Quotas, "namespace default has a quota of 150m cpu, uses 200m", func(p *plant) {
+			p.place("a", 0, "n1", func(r *ohmv1.Placement) { r.Instance = "other" })
+			fence := int64(p.Snapshot().Revision())
+			p.Quota(celltest.Namespace("default"), celltest.CPU(150))
+			p.Share(celltest.Account(celltest.Namespace("default"), "planted"), celltest.CPU(150))
+			p.place("a", 1, "n1", func(r *ohmv1.Placement) { r.Fence.Compared = fence })
+		}},
+		{"beyond a share, within a quota", audit.Quotas, "batch planted spends 100m cpu of a share of 50m in scheduler batch", func(p *plant) {
+			scope := cellstate.Scope{Kind: cellstate.SchedulerScope, Name: "batch"}
+			p.Quota(scope, celltest.CPU(150))
+			p.Share(celltest.Account(scope, "planted"), celltest.CPU(50))
+			p.place("a", 0, "n1", nil)
+		}},
+		{"shares beyond a quota", audit.Quotas, "namespace default has a quota of 150m cpu, its shares sum to 200m", func(p *plant) {
+			scope := celltest.Namespace("default")
+			p.Quota(scope, celltest.CPU(150))
+			p.Share(celltest.Account(scope, "one"), celltest.CPU(100))
+			p.Share(celltest.Account(scope, "two"), celltest.CPU(100))
+		}},
 		{"a node put without its fence", audit.Fences, "came without the fence of node n1", func(p *plant) {
 			p.write(cellstate.Record{Key: cellstate.NodeKey("n1"), Value: node().Proto()})
 		}},

@@ -74,6 +74,7 @@ func (r *revision) check() {
 	r.capacity()
 	r.fences()
 	r.holds()
+	r.quotas()
 }
 
 // slot checks that the record stands where it says, and that the slot and the attempt

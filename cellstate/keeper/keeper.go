@@ -1,6 +1,6 @@
 // Package keeper holds the housekeeping loops of the control plane. One server of a
 // cell at a time, the leader, runs them: it marks jobs done, releases what stood on
-// nodes that are lost, and removes what is kept long enough.
+// nodes that are lost, deals out quotas, and removes what is kept long enough.
 //
 // Every write is guarded by the leadership key's revision, so that a leader that has
 // been succeeded without noticing changes nothing any more. What a loop does is decided

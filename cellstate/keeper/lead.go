@@ -112,6 +112,9 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 		if err == nil {
 			err = k.lose(ctx, lead, liveness, snapshot, start)
 		}
+		if err == nil {
+			err = k.deal(ctx, lead, snapshot)
+		}
 		squeezing := k.pressed.Load() > patience
 		sweep := k.cfg.Limits.squeezed(squeezing, snapshot)
 		if err == nil && start.Sub(swept) >= sweep.Sweep {
