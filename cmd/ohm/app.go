@@ -55,7 +55,7 @@ func isTerminal(w io.Writer) bool {
 func (a *app) verbs() []*cobra.Command {
 	client := []*cobra.Command{
 		runCommand(a), statusCommand(a), logsCommand(a), stopCommand(a), explainCommand(a),
-		jobCommand(a), nodeCommand(a), taskCommand(a), schedulerCommand(a),
+		jobCommand(a), nodeCommand(a), taskCommand(a), schedulerCommand(a), quotaCommand(a),
 		conflictCommand(a), txnCommand(a), auditCommand(a), storeCommand(a), versionCommand(a),
 	}
 	for _, c := range client {

@@ -35,7 +35,7 @@ func exitTable() []exitRow {
 		{exitFailed, "the job failed; audit found violations, or the doctor something wrong; ohm itself failed", nil},
 		{exitUsage, "not understood or refused: the command line, a job file, a request", []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied, codes.ResourceExhausted}},
 		{exitUnreachable, "the cell cannot be reached, or could not answer", []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.DataLoss}},
-		{exitNotFound, "there is no such job, task, node or transaction", []codes.Code{codes.NotFound}},
+		{exitNotFound, "there is no such job, task, node, quota or transaction", []codes.Code{codes.NotFound}},
 		{exitConflict, "a conflict or a precondition that does not hold", []codes.Code{codes.AlreadyExists, codes.Aborted, codes.FailedPrecondition}},
 		{exitTimedOut, "--timeout passed before the end of --wait; the job goes on", nil},
 		{exitCancelled, "cancelled by Ctrl-C or SIGTERM; or the job was stopped while it was waited for", []codes.Code{codes.Canceled}},

@@ -39,6 +39,7 @@ type fake struct {
 	logs       []*ohmv1.LogChunk
 	nodes      []*ohmv1.NodeView
 	schedulers []*ohmv1.SchedulerView
+	quotas     []*ohmv1.QuotaView
 	conflicts  []*ohmv1.ConflictView
 	explain    *ohmv1.ExplainResponse
 	txn        *ohmv1.TxnView
@@ -287,6 +288,34 @@ func (f fakeCell) CureStore(_ *ohmv1.CureStoreRequest, stream grpc.ServerStreami
 		{Name: "ohm", Endpoint: "unix:///d/etcd.sock", Version: "3.6.0", Leader: true, FileBytes: 1 << 20, InUseBytes: 1 << 20, QuotaBytes: 16 << 20},
 	}}
 	return f.failure
+
+func (f fakeCell) ListQuotas(context.Context, *ohmv1.ListQuotasRequest) (*ohmv1.ListQuotasResponse, error) {
+	return &ohmv1.ListQuotasResponse{Quotas: f.quotas}, f.failure
+}
+
+func (f fakeCell) quota(kind, name string) (*ohmv1.QuotaView, error) {
+	for _, q := range f.quotas {
+		if q.Kind == kind && q.Name == name {
+			return q, f.failure
+		}
+	}
+	return nil, noSuch("%s %s has no quota", kind, name)
+}
+
+func (f fakeCell) GetQuota(_ context.Context, req *ohmv1.GetQuotaRequest) (*ohmv1.QuotaView, error) {
+	return f.quota(req.Kind, req.Name)
+}
+
+func (f fakeCell) SetQuota(_ context.Context, req *ohmv1.SetQuotaRequest) (*ohmv1.QuotaView, error) {
+	if req.Name == "nobody" {
+		return nil, noSuch("scheduler %s not found", req.Name)
+	}
+	return &ohmv1.QuotaView{Kind: req.Kind, Name: req.Name, Limit: req.Limit, Granted: req.Limit, Used: req.Limit, Since: ageOf(0)}, f.failure
+}
+
+func (f fakeCell) DeleteQuota(_ context.Context, req *ohmv1.DeleteQuotaRequest) (*ohmv1.DeleteQuotaResponse, error) {
+	_, err := f.quota(req.Kind, req.Name)
+	return &ohmv1.DeleteQuotaResponse{}, err
 }
 
 type fakeInsight struct {
@@ -343,7 +372,18 @@ func fullCell() *fake {
 		Groups:    []*ohmv1.GroupCounts{{Name: "worker", Count: 4, Waiting: 3, Failed: 1}, {Name: "ps", Count: 1, Starting: 1}},
 		Scheduler: "ml", Version: 3, Submitted: ageOf(26 * time.Hour), Elapsed: durationpb.New(26 * time.Hour), Message: "no node has 1 free GPU of V100M32", Revision: 815,
 	}
+	cpu := func(milli, gpus int64) *ohmv1.Amounts {
+		return &ohmv1.Amounts{CpuMilli: &milli, MemoryBytes: proto.Int64(milli << 23), GpuMilli: &gpus}
+	}
 	return &fake{
+		quotas: []*ohmv1.QuotaView{
+			{Kind: "namespace", Name: "prod", Limit: cpu(10_000, 4000), Granted: cpu(9000, 2000), Used: cpu(3500, 500), Since: ageOf(26 * time.Hour), Shares: []*ohmv1.ShareView{
+				{Scheduler: "batch", Instance: "one", State: "NotSeen", Granted: cpu(3500, 0), Used: cpu(3500, 0), Wanted: cpu(0, 0)},
+				{Scheduler: "ml", Instance: "two", State: "Live", Granted: cpu(5500, 2000), Used: cpu(0, 500), Wanted: cpu(8000, 1000)},
+			}},
+			{Kind: "scheduler", Name: "batch", Limit: &ohmv1.Amounts{DiskBytes: proto.Int64(1 << 40)}, Granted: &ohmv1.Amounts{DiskBytes: proto.Int64(0)},
+				Used: &ohmv1.Amounts{DiskBytes: proto.Int64(0)}, Since: ageOf(time.Minute)},
+		},
 		jobs: []*ohmv1.GetJobResponse{
 			{Status: hello, Revision: 40, Job: &ohmv1.Job{Version: 1, RequestId: "R1", SubmitTime: hello.Submitted,
 				Spec: &ohmv1.JobSpec{

@@ -100,6 +100,9 @@ func TestGolden(t *testing.T) {
 		"task_list":      {"task", "list"},
 		"task_list_job":  {"task", "list", "hello"},
 		"scheduler_list": {"scheduler", "list"},
+		"quota_list":     {"quota", "list"},
+		"quota_get":      {"quota", "get", "prod"},
+		"quota_set":      {"quota", "set", "batch", "--scheduler", "--cpu", "2.5", "--memory", "64Gi", "--gpus", "0"},
 		"conflict_list":  {"conflict", "list"},
 		"txn_get":        {"txn", "get", "T2"},
 		"audit":          {"audit"},
@@ -136,7 +139,7 @@ func TestGolden(t *testing.T) {
 // An empty cell is said to be empty, and is an empty array in JSON.
 func TestEmptyCell(t *testing.T) {
 	f := startFake(t, &fake{})
-	for _, args := range [][]string{{"status"}, {"job", "list"}, {"node", "list"}, {"task", "list"}, {"conflict", "list"}, {"stop", "--all"}} {
+	for _, args := range [][]string{{"status"}, {"job", "list"}, {"node", "list"}, {"task", "list"}, {"conflict", "list"}, {"quota", "list"}, {"stop", "--all"}} {
 		if r := ohm(t, f.address, call{args: args}); r.code != exitDone || r.stdout != "" || !strings.HasPrefix(r.stderr, "no ") {
 			t.Errorf("%v: %s", args, r.text(f.address))
 		}
