@@ -30,17 +30,25 @@ func inQuota(t *testing.T, test func(cell *schedtest.Cell)) {
 	synctest.Test(t, func(t *testing.T) {
 		cell := schedtest.New(t)
 		start := cell.Snapshot()
-		m := mirror.New(cell.Store, zap.NewNop())
-		k := keeper.New(keeper.Config{Store: cell.Store, Mirror: m, Server: "s1"})
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = m.Run(ctx) })
-		running.Go(func() { _ = k.Run(ctx) })
-		t.Cleanup(func() { cancel(); running.Wait() })
+		keep(t, cell.Store)
 		cell.Up(celltest.Node{Name: "n1", CPU: 100_000})
 		test(cell)
 		audited(t, cell, start)
 	})
+}
+
+// keep runs a keeper until the test ends.
+func keep(t *testing.T, store interface {
+	keeper.Store
+	cellstate.Store
+}) {
+	m := mirror.New(store, zap.NewNop())
+	k := keeper.New(keeper.Config{Store: store, Mirror: m, Server: "s1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = m.Run(ctx) })
+	running.Go(func() { _ = k.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
 func audited(t *testing.T, cell *schedtest.Cell, start *cellstate.Snapshot) {
