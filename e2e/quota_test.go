@@ -98,7 +98,7 @@ func (c *quotaCell) endAll(n int) {
 		s := c.view.Snapshot()
 		var writes []cellstate.Write
 		for node := range s.Nodes() {
-			for _, p := range node.Placements {
+			for _, p := range node.Placements() {
 				writes = append(writes, cellstate.Write{Records: cellstate.ReleaseRecords(
 					s.Job(p.Slot.JobName()).Task(p.Slot), celltest.StatusOf(p, task.Succeeded))})
 			}
@@ -197,7 +197,7 @@ func TestCase90(t *testing.T) {
 // live is the CPU of all live placements.
 func live(s *cellstate.Snapshot) (milli int64) {
 	for n := range s.Nodes() {
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			milli += p.GetResources().GetCpuMilli()
 		}
 	}

@@ -2,9 +2,13 @@ package etcdstore
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/cellstate/celltest"
+	"github.com/ohmcell/ohm/cellstate/memstore"
 )
 
 // TestJoinedWrites commits writes that share a guard: each applies alone if it holds, and
@@ -49,5 +53,73 @@ func TestJoinedWrites(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestJoinedByWhatIsSharedMost: writes that all begin with one guard are joined with those
+// with which they share more.
+func TestJoinedByWhatIsSharedMost(t *testing.T) {
+	s := &Store{cfg: Config{MaxTxnOps: 128, MaxRequestBytes: 1 << 20}}
+	of := func(jobs ...string) (writes []cellstate.Write) {
+		for _, job := range jobs {
+			writes = append(writes, cellstate.Write{Guards: []cellstate.Guard{{Key: "meta/quotas"}, {Key: cellstate.Key("jobs/a/" + job), Revision: 7}}})
+		}
+		return writes
+	}
+	for _, c := range []struct {
+		writes []cellstate.Write
+		want   []int
+	}{
+		{of("a", "b", "c"), []int{3}},
+		{of("a", "a", "b", "b", "b"), []int{2, 3}},
+		{of("a", "b", "b", "b"), []int{1, 3}},
+		{of("a", "b", "c", "c"), []int{2, 2}},
+		{of("a", "a", "b", "c"), []int{2, 2}},
+	} {
+		var got []int
+		for left := c.writes; len(left) > 0; {
+			n := s.joined(left)
+			got, left = append(got, n), left[n:]
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("joined %v, want %v", got, c.want)
+		}
+	}
+}
+
+// A gang of the most tasks that a commit may have goes into one request under two quotas.
+func TestLargestGangUnderQuotas(t *testing.T) {
+	s := unconnected(128, 3<<19)
+	cell := celltest.New(t, memstore.New())
+	most := s.Limits().Claims
+	cell.Job(celltest.Job{Name: "g", Kind: "ml", Scheduler: "batch", Gang: true, Count: most, CPU: 1})
+	scopes := []cellstate.Scope{celltest.Namespace("default"), {Kind: cellstate.SchedulerScope, Name: "batch"}}
+	for _, scope := range scopes {
+		cell.Quota(scope, celltest.CPU(1000))
+		cell.Share(celltest.Account(scope, "test"), celltest.CPU(1000))
+	}
+	for i := range most {
+		cell.Node(celltest.Node{Name: fmt.Sprint("n", i)})
+	}
+	now := cell.Snapshot()
+	var claims []cellstate.Claim
+	for i := range most {
+		claims = append(claims, celltest.Claim(now, celltest.Slot(now, celltest.Name("g"), "main", i), cellstate.NodeName(fmt.Sprint("n", i))))
+	}
+	for _, attempt := range []int{1, 2} { // the second time each slot is compared by itself
+		for i := range claims {
+			claims[i].Attempt = attempt
+		}
+		plan := cellstate.MakePlan(now, time.Now(), most, []*cellstate.Txn{celltest.Txn(now, cellstate.Atomic, claims...)}, func(cellstate.ClaimRef) bool { return false })
+		if len(plan.Writes) != 1 || len(plan.Conflicts[0]) > 0 {
+			t.Fatalf("%d writes, conflicts %+v", len(plan.Writes), plan.Conflicts)
+		}
+		requests, err := s.requests(plan.Writes)
+		if err != nil || len(requests) != 1 {
+			t.Errorf("attempt %d: %d requests, %v", attempt, len(requests), err)
+		}
+		for _, r := range requests {
+			r.body.Free()
+		}
 	}
 }

@@ -173,7 +173,7 @@ func quotaUnderFaults(t *testing.T, chance *rand.Rand) {
 // endSome ends some of the live tasks.
 func endSome(cell *schedtest.Cell, roll func(int) int) {
 	for n := range cell.Snapshot().Nodes() {
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			if roll(2) == 1 {
 				s := cell.Snapshot()
 				if row := s.Job(p.Slot.JobName()).Task(p.Slot); row != nil && row.Placement != nil {
