@@ -19,7 +19,7 @@ type Deal struct {
 }
 
 // steps bounds the units in which one instance's wants are dealt out.
-const steps = 16
+const steps = 64
 
 // Deal deals the quota out. Unit by unit it serves who holds least for now, in its largest
 // part of the limit, and of equals who has waited longest. For who comes next and finds too
@@ -87,8 +87,8 @@ func newParty(i int, share *Share, limit Amounts) *party {
 	}
 	times := int64(1) // so many that it takes few steps
 	for d, n := range next {
-		if n > 0 {
-			times = max(times, wants[d]/n/steps)
+		if n > 0 && limit[d] != Unlimited {
+			times = max(times, min(wants[d], limit[d])/n/steps)
 		}
 	}
 	return &party{i, share.Spender, share.Record.GetSince(), next, wants, times}
