@@ -87,11 +87,11 @@ func TestJoinedByWhatIsSharedMost(t *testing.T) {
 	}
 }
 
-// A gang of the most tasks that a commit may have goes into one request under two quotas.
+// A gang on the most nodes that a commit may have goes into one request under two quotas.
 func TestLargestGangUnderQuotas(t *testing.T) {
 	s := unconnected(128, 3<<19)
 	cell := celltest.New(t, memstore.New())
-	most := s.Limits().Claims
+	most := s.Limits().Nodes
 	cell.Job(celltest.Job{Name: "g", Kind: "ml", Scheduler: "batch", Gang: true, Count: most, CPU: 1})
 	scopes := []cellstate.Scope{celltest.Namespace("default"), {Kind: cellstate.SchedulerScope, Name: "batch"}}
 	for _, scope := range scopes {
@@ -106,20 +106,18 @@ func TestLargestGangUnderQuotas(t *testing.T) {
 	for i := range most {
 		claims = append(claims, celltest.Claim(now, celltest.Slot(now, celltest.Name("g"), "main", i), cellstate.NodeName(fmt.Sprint("n", i))))
 	}
-	for _, attempt := range []int{1, 2} { // the second time each slot is compared by itself
-		for i := range claims {
-			claims[i].Attempt = attempt
-		}
-		plan := cellstate.MakePlan(now, time.Now(), most, []*cellstate.Txn{celltest.Txn(now, cellstate.Atomic, claims...)}, func(cellstate.ClaimRef) bool { return false })
-		if len(plan.Writes) != 1 || len(plan.Conflicts[0]) > 0 {
-			t.Fatalf("%d writes, conflicts %+v", len(plan.Writes), plan.Conflicts)
-		}
-		requests, err := s.requests(plan.Writes)
-		if err != nil || len(requests) != 1 {
-			t.Errorf("attempt %d: %d requests, %v", attempt, len(requests), err)
-		}
-		for _, r := range requests {
-			r.body.Free()
-		}
+	plan := cellstate.MakePlan(now, time.Now(), most, []*cellstate.Txn{celltest.Txn(now, cellstate.Atomic, claims...)}, func(cellstate.ClaimRef) bool { return false })
+	if len(plan.Writes) != 1 || len(plan.Conflicts[0]) > 0 {
+		t.Fatalf("%d writes, conflicts %+v", len(plan.Writes), plan.Conflicts)
+	}
+	requests, err := s.requests(plan.Writes)
+	if err != nil || len(requests) != 1 {
+		t.Errorf("%d requests, %v", len(requests), err)
+	}
+	for _, r := range requests {
+		r.body.Free()
+	}
+	if w := plan.Writes[0]; len(w.Guards)+len(w.Fences) != s.width() {
+		t.Errorf("%d conditions of %d", len(w.Guards)+len(w.Fences), s.width())
 	}
 }

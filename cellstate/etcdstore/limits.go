@@ -38,10 +38,11 @@ const claimBytes = 2 << 10
 func (s *Store) width() int { return max(4, s.cfg.MaxTxnOps-headOps-deepest) }
 
 // Limits of one write. An atomic transaction compares the fence of each of its nodes, its
-// job, and its slots with one range (see condense); a claim of an incremental one, which
+// job, its slots with one range (see condense), that no quota was created, and the shares
+// of two quotas; a claim of an incremental one, which
 // may be of a job of its own, compares a slot and a job.
 func (s *Store) Limits() cellstate.Limits {
-	nodes := s.width() - 2
+	nodes := s.width() - 5
 	return cellstate.Limits{
 		Nodes:  nodes,
 		Claims: max(1, min((s.cfg.MaxRequestBytes-headBytes)/claimBytes, deepest*s.width()-nodes)),

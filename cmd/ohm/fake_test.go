@@ -288,6 +288,7 @@ func (f fakeCell) CureStore(_ *ohmv1.CureStoreRequest, stream grpc.ServerStreami
 		{Name: "ohm", Endpoint: "unix:///d/etcd.sock", Version: "3.6.0", Leader: true, FileBytes: 1 << 20, InUseBytes: 1 << 20, QuotaBytes: 16 << 20},
 	}}
 	return f.failure
+}
 
 func (f fakeCell) ListQuotas(context.Context, *ohmv1.ListQuotasRequest) (*ohmv1.ListQuotasResponse, error) {
 	return &ohmv1.ListQuotasResponse{Quotas: f.quotas}, f.failure
