@@ -77,6 +77,9 @@ func (a *Auditor) Observe(b cellstate.Batch) error {
 	return err
 }
 
+// State is the cell after what was observed so far.
+func (a *Auditor) State() *cellstate.Snapshot { return a.state }
+
 // Report is what was found so far.
 func (a *Auditor) Report() *ohmv1.AuditResponse {
 	return &ohmv1.AuditResponse{
