@@ -248,6 +248,9 @@ func copyFolder(from, to string) error {
 	})
 }
 
+// errHopeless marks what no further try can mend.
+var errHopeless = errors.New("it cannot go on")
+
 // until tries again until it works or a minute is over.
 func until(ctx context.Context, what string, try func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -256,8 +259,8 @@ func until(ctx context.Context, what string, try func(ctx context.Context) error
 		trying, done := context.WithTimeout(ctx, 2*time.Second)
 		err := try(trying)
 		done()
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errHopeless) {
+			return err
 		}
 		if pause(ctx, 50*time.Millisecond) != nil {
 			return fmt.Errorf("not in time: %s: %w", what, err)

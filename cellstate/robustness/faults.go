@@ -277,7 +277,7 @@ func restored(ctx context.Context, r *run, chance *rand.Rand) error {
 	if err := r.etcd.restore(ctx, folder); err != nil {
 		return err
 	}
-	if err := until(ctx, "the audit begins again", r.follower.begin); err != nil {
+	if err := r.follower.begin(r.auditing); err != nil {
 		return err
 	}
 	for _, p := range r.cell.parts {

@@ -30,6 +30,7 @@ type follower struct {
 	audited    audited
 	cancel     context.CancelFunc
 	done       chan error
+	ended      error // a gap, or something else that the audit cannot go on after
 }
 
 // audited sums up what the audits saw, restores included.
@@ -37,7 +38,11 @@ type audited struct{ Revisions, Transactions, Placements int64 }
 
 // begin loads the store and follows it until end.
 func (f *follower) begin(ctx context.Context) error {
-	oldest, err := f.store.Load(ctx)
+	var oldest *cellstate.Snapshot
+	err := until(ctx, "the audit begins", func(ctx context.Context) (err error) {
+		oldest, err = f.store.Load(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -46,7 +51,17 @@ func (f *follower) begin(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reached, f.latest, f.cancel, f.done = oldest.Revision(), oldest, cancel, make(chan error, 1)
-	go func() { f.done <- f.follow(ctx, oldest) }()
+	f.ended = nil
+	go func() {
+		err := f.follow(ctx, oldest)
+		if err == nil && ctx.Err() == nil {
+			err = errors.New("the audit ended by itself")
+		}
+		f.mu.Lock()
+		f.ended = err
+		f.mu.Unlock()
+		f.done <- err
+	}()
 	return nil
 }
 
@@ -63,12 +78,21 @@ func (f *follower) follow(ctx context.Context, oldest *cellstate.Snapshot) error
 		defer stop()
 		auditor := audit.New(oldest)
 		defer func() { f.report(auditor.Report()) }()
+		broken := func(auditor *audit.Auditor) error {
+			if v := auditor.Report().GetViolations(); len(v) > 0 {
+				return fmt.Errorf("a promise is broken at revision %d", v[0].GetRevision())
+			}
+			return nil
+		}
 		for b, err := range f.store.Changes(ctx, oldest.Revision()) {
 			if err != nil {
 				return fmt.Errorf("the audit has a gap after revision %d: %w", f.at(), err)
 			}
 			if err := auditor.Observe(b); err != nil {
 				return fmt.Errorf("the audit cannot go on after revision %d: %w", f.at(), err)
+			}
+			if err := broken(auditor); err != nil {
+				return err
 			}
 			f.truth.See(b)
 			f.mu.Lock()
@@ -129,10 +153,17 @@ func (f *follower) end() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cancel = nil
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
 	return err
+}
+
+// err is why the audit has ended by itself, or the first violation that it has found.
+func (f *follower) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended == nil && len(f.violations) > 0 {
+		return errors.New(f.violations[0].String())
+	}
+	return f.ended
 }
 
 // reach waits until a revision was audited.

@@ -14,6 +14,9 @@ import (
 // judged is how long porcupine may look at one object.
 const judged = 30 * time.Second
 
+// shown is how many violations are printed: one fault of the cell's can have thousands.
+const shown = 20
+
 // Report is what a run has seen.
 type Report struct {
 	Seed   uint64
@@ -111,7 +114,7 @@ func (p *Report) Print(out io.Writer) {
 		fmt.Fprintf(out, "%6d  %s\n", f.n, f.what)
 	}
 	fmt.Fprintln(out)
-	for _, v := range p.Violations {
+	for _, v := range p.Violations[:min(shown, len(p.Violations))] {
 		fmt.Fprintln(out, v)
 	}
 	fmt.Fprintf(out, "%d violations\n", len(p.Violations))

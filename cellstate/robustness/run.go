@@ -51,6 +51,7 @@ type run struct {
 	cell     *cell
 	follower *follower
 	reader   *history.Recorder
+	auditing context.Context // of all audits of the run
 
 	mu         sync.Mutex
 	violations []history.Violation
@@ -124,6 +125,7 @@ func (r *run) cellUp(ctx context.Context, f func() error) (err error) {
 	if err := until(ctx, "the cell is up", r.ready); err != nil {
 		return err
 	}
+	r.auditing = ctx
 	if err := r.follower.begin(ctx); err != nil {
 		return err
 	}
@@ -219,7 +221,7 @@ func (r *run) faults(ctx context.Context, report *Report) error {
 			if err := pause(ctx, span(chance, 100, 600)); err != nil {
 				return err
 			}
-			if v := r.found(); len(v) > 0 {
+			if r.follower.err() != nil || len(r.found()) > 0 {
 				return nil
 			}
 		}
@@ -275,6 +277,9 @@ func (r *run) present(ctx context.Context) (at cellstate.Revision, err error) {
 func (r *run) moves(ctx context.Context) error {
 	before := r.follower.placed()
 	return until(ctx, "tasks are placed again", func(context.Context) error {
+		if err := r.follower.err(); err != nil {
+			return fmt.Errorf("%w: %w", errHopeless, err)
+		}
 		if r.follower.placed() == before {
 			return errors.New("none was")
 		}
