@@ -100,6 +100,9 @@ func (w within) Context() context.Context { return w.ctx }
 // changes says what a process gets of a response to its watches.
 func (r *Relay) changes(ctx context.Context, f *frame) []*frame {
 	r.thawed(ctx)
+	if ctx.Err() != nil {
+		return nil // cut meanwhile: what was under way is lost
+	}
 	var response pb.WatchResponse
 	if err := proto.Unmarshal(f.data, &response); err != nil {
 		return []*frame{f} // let the process judge it
