@@ -59,7 +59,22 @@ func (r *Relay) open(member string) (*door, error) {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	r.running.Go(func() { _ = d.server.Serve(guarded{l, d}) }) // it ends when the door is closed
 	r.running.Go(d.mind)
+	conn.Connect()
+	d.wait(firstWait)
 	return d, nil
+}
+
+// firstWait is how long a new door waits for its member, so that whoever comes at once
+// need not come again.
+const firstWait = 500 * time.Millisecond
+
+// wait waits until the member is there.
+func (d *door) wait(most time.Duration) {
+	ctx, cancel := context.WithTimeout(d.ctx, most)
+	defer cancel()
+	for s := d.member.GetState(); s != connectivity.Ready && d.member.WaitForStateChange(ctx, s); {
+		s = d.member.GetState()
+	}
 }
 
 func (d *door) close() error {

@@ -85,7 +85,7 @@ func open(t *testing.T, endpoints []string) *etcdstore.Store {
 	t.Helper()
 	var s *etcdstore.Store
 	within(t, "a store opens", func() (err error) {
-		s, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cell: t.Name(), Timeout: 2 * time.Second})
+		s, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cell: t.Name(), Timeout: time.Second})
 		return err
 	})
 	t.Cleanup(func() { s.Close() })
