@@ -63,7 +63,7 @@ func (p Part) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer raw.Close()
-	store := history.NewRecorder(raw, p.Name, file)
+	store := recorded{raw, history.NewRecorder(raw, p.Name, file)}
 	m := mirror.New(store, p.Log.Named("mirror"))
 	parts := []lifecycle.Part{{Name: "mirror", Run: m.Run}}
 	if p.Policy != "" {
@@ -85,6 +85,18 @@ func (p Part) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return lifecycle.Run(ctx, parts...)
 }
 
+// recorded is a store whose commits and loads are written down.
+type recorded struct {
+	*etcdstore.Store
+	history *history.Recorder
+}
+
+func (r recorded) Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error) {
+	return r.history.Commit(ctx, writes...)
+}
+
+func (r recorded) Load(ctx context.Context) (*cellstate.Snapshot, error) { return r.history.Load(ctx) }
+
 func (p Part) open(ctx context.Context) (*etcdstore.Store, error) {
 	for {
 		s, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: p.Endpoints, Sender: p.Instance, Timeout: storeTime,
@@ -101,10 +113,10 @@ func (p Part) open(ctx context.Context) (*etcdstore.Store, error) {
 // pressName is the scheduler whose jobs press others out.
 const pressName = "press"
 
-func (p Part) scheduler(store *history.Recorder, m *mirror.Mirror) lifecycle.Part {
+func (p Part) scheduler(store recorded, m *mirror.Mirror) lifecycle.Part {
 	policies := map[string]schedulers.Scheduler{"batch": batch.New(), "service": service.New(), "ml": ml.New(), pressName: Press{}}
 	r := schedulers.New(schedulers.Config{
-		Cell: tallied{m, store}, Store: store, Scheduler: policies[p.Policy], Name: p.Policy, Instance: p.Instance, Log: p.Log,
+		Cell: tallied{m, store.history}, Store: store, Scheduler: policies[p.Policy], Name: p.Policy, Instance: p.Instance, Log: p.Log,
 		Times: schedulers.Times{Lease: leaseTime, Sweep: 2 * time.Second},
 	})
 	return lifecycle.Part{Name: "runner", Run: r.Run}
@@ -126,7 +138,7 @@ func (t tallied) Commit(ctx context.Context, txns ...*cellstate.Txn) ([]cellstat
 	return results, err
 }
 
-func (p Part) server(store *history.Recorder, m *mirror.Mirror) ([]lifecycle.Part, error) {
+func (p Part) server(store recorded, m *mirror.Mirror) ([]lifecycle.Part, error) {
 	l, err := net.Listen("tcp", p.Address)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"sync"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -14,17 +13,15 @@ import (
 
 // Store is what a recorder stands before.
 type Store interface {
-	cellstate.Store
-	cellstate.Leaser
-	cellstate.Historian
-	cellstate.Compactor
+	Load(ctx context.Context) (*cellstate.Snapshot, error)
+	Commit(ctx context.Context, writes ...cellstate.Write) (cellstate.Outcome, error)
 }
 
-// Recorder passes requests on to a store and writes down each one before it is sent and
+// Recorder passes commits and loads on to a store and writes down each one before it is sent and
 // what was said of it after: a line each, so that the record of a process that is killed
 // is complete.
 type Recorder struct {
-	Store
+	store  Store
 	client string
 
 	mu  sync.Mutex
@@ -35,7 +32,7 @@ type Recorder struct {
 
 // NewRecorder records what client, a name unique in the history, asks of store.
 func NewRecorder(store Store, client string, out io.Writer) *Recorder {
-	return &Recorder{Store: store, client: client, out: out}
+	return &Recorder{store: store, client: client, out: out}
 }
 
 // Commit records the commit if it does anything to a task.
@@ -47,12 +44,12 @@ func (r *Recorder) Commit(ctx context.Context, writes ...cellstate.Write) (cells
 		some = some || len(op.Writes[i]) > 0
 	}
 	if !some {
-		return r.Store.Commit(ctx, writes...)
+		return r.store.Commit(ctx, writes...)
 	}
 	if err := r.begin(op); err != nil {
 		return cellstate.Outcome{}, err
 	}
-	out, err := r.Store.Commit(ctx, writes...)
+	out, err := r.store.Commit(ctx, writes...)
 	op.Fate, op.Applied = Done, out.Applied
 	switch {
 	case errors.Is(err, cellstate.ErrUnknown):
@@ -70,7 +67,7 @@ func (r *Recorder) Load(ctx context.Context) (*cellstate.Snapshot, error) {
 	if err := r.begin(op); err != nil {
 		return nil, err
 	}
-	s, err := r.Store.Load(ctx)
+	s, err := r.store.Load(ctx)
 	op.Fate = Nothing
 	if err == nil {
 		op.Fate, op.Read = Done, ReadOf(s)
@@ -89,11 +86,6 @@ func (r *Recorder) Note(conflicts int) {
 		op.Fate = Done
 		r.end(op, nil)
 	}
-}
-
-// Changes are not recorded: what they show is judged by the state that comes of them.
-func (r *Recorder) Changes(ctx context.Context, after cellstate.Revision) iter.Seq2[cellstate.Batch, error] {
-	return r.Store.Changes(ctx, after)
 }
 
 func (r *Recorder) begin(op *Op) error {
