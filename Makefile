@@ -12,8 +12,13 @@ TESTFLAGS ?= -race -timeout 15m -p 2
 # Flags of hack/testtotals; .ci/run is stricter about what is skipped.
 TOTALSFLAGS ?=
 BENCHFLAGS ?= -benchtime 200ms -count 6
+# make robust DURATION=10m SEED=7: how long faults come at least, judging aside; the order of
+# the faults, by default another one each time. ROBUSTFLAGS="-fault 'watch cut'": only that.
+DURATION ?= 90s
+SEED ?=
+ROBUSTFLAGS ?=
 
-.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages demo clean
+.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages robust demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +58,10 @@ bench: build ## what a cell can do on this machine: every row for some seconds, 
 
 bench-packages: ## the packages' own benchmarks, for benchstat (PKG=./some/package for some; BENCHFLAGS)
 	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) $(PKG) | grep -Ev '^(PASS|ok|\?)'
+
+robust: ## a cell whose etcd, schedulers, servers and connections fail, and what its promises are worth then (DURATION, SEED)
+	@mkdir -p bin && go build -o bin/robust ./cellstate/robustness/robust
+	@bin/robust -dir bin/robust-report -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(ROBUSTFLAGS)
 
 demo: build ## a cell on this machine, a job of each kind, a race, and a clean end
 	hack/demo.sh
