@@ -116,13 +116,29 @@ func schedulerStopped(ctx context.Context, r *run, chance *rand.Rand) error {
 
 // held has do act while a commit of some scheduler is on its way to etcd.
 func (r *run) held(ctx context.Context, chance *rand.Rand, do func(*part, *relay.Asked) error) error {
-	p := r.anyPart(chance, (*part).isScheduler)
-	commit := p.relay.Ask(relay.Hold)
-	defer commit.Release(true)
-	if err := done(ctx, commit); err != nil {
+	p, commit, err := r.ask(ctx, chance, (*part).isScheduler, relay.Hold)
+	if err != nil {
 		return err
 	}
+	defer commit.Release(true)
 	return do(p, commit)
+}
+
+// ask has a deed done to one of the parts: the first, in an order of chance, that sends or
+// gets what it is for.
+func (r *run) ask(ctx context.Context, chance *rand.Rand, of func(*part) bool, d relay.Deed) (*part, *relay.Asked, error) {
+	for _, i := range chance.Perm(len(r.cell.parts)) {
+		p := r.cell.parts[i]
+		if !of(p) {
+			continue
+		}
+		a := p.relay.Ask(d)
+		err := done(ctx, a)
+		if !errors.Is(err, errMissed) {
+			return p, a, err
+		}
+	}
+	return nil, nil, errMissed
 }
 
 // replyDropped loses the reply to a commit that was applied: the connection breaks, or
@@ -132,18 +148,20 @@ func replyDropped(ctx context.Context, r *run, chance *rand.Rand) error {
 	if chance.IntN(3) == 0 {
 		deed = relay.SwallowReply
 	}
-	return done(ctx, r.anyPart(chance, whichever).relay.Ask(deed))
+	_, _, err := r.ask(ctx, chance, whichever, deed)
+	return err
 }
 
 func once(d relay.Deed) func(context.Context, *run, *rand.Rand) error {
 	return func(ctx context.Context, r *run, chance *rand.Rand) error {
-		return done(ctx, r.anyPart(chance, whichever).relay.Ask(d))
+		_, _, err := r.ask(ctx, chance, whichever, d)
+		return err
 	}
 }
 
 // done waits until a deed is done, and takes it back if nothing comes along for it.
 func done(ctx context.Context, a *relay.Asked) error {
-	timer := time.NewTimer(3 * time.Second)
+	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	select {
 	case <-a.Done:

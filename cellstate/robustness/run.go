@@ -180,7 +180,7 @@ func (r *run) work(ctx context.Context, report *Report) error {
 func (r *run) faults(ctx context.Context, report *Report) error {
 	chance := rand.New(rand.NewPCG(r.Seed, 2))
 	all := selected(r.Only)
-	counts := map[string]int{}
+	counts, tries := map[string]int{}, 0
 	report.Faults = func() (out []Count) {
 		for _, f := range all {
 			out = append(out, Count{f.name, counts[f.name]})
@@ -205,7 +205,8 @@ func (r *run) faults(ctx context.Context, report *Report) error {
 				continue
 			}
 			at := time.Now()
-			err := f.inject(ctx, r, chance)
+			tries++ // each has its own chance: how one went is nothing to the next
+			err := f.inject(ctx, r, rand.New(rand.NewPCG(r.Seed, uint64(1000+tries))))
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
