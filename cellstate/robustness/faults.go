@@ -246,7 +246,7 @@ func noSpace(ctx context.Context, r *run, chance *rand.Rand) error {
 // claimsAfter are the placements newer than a revision.
 func (r *run) claimsAfter(s *cellstate.Snapshot, at cellstate.Revision) (all []string) {
 	for n := range s.Nodes() {
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			if p.Revision > at {
 				all = append(all, p.Slot.String())
 			}

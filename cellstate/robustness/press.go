@@ -65,7 +65,7 @@ func somewhere(in schedulers.Input, txn *cellstate.Txn, claim cellstate.Claim) b
 				continue
 			}
 			var victims []*ohmv1.Victim
-			for _, p := range n.Placements {
+			for _, p := range n.Placements() {
 				if int(p.GetPrecedence()) >= claim.Precedence || p.GetEvictedBy() != "" {
 					continue
 				}

@@ -92,7 +92,7 @@ func Unsettled(s *cellstate.Snapshot) (open []string) {
 func (r *run) machines(ctx context.Context, s *cellstate.Snapshot) error {
 	for n := range s.Nodes() {
 		var want, got []string
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			want = append(want, cellstate.TaskID(p.Placement))
 		}
 		tasks, err := r.cell.drivers[string(n.Name)].List(ctx)

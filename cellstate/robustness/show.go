@@ -13,7 +13,7 @@ func Show(s *cellstate.Snapshot) string {
 	var b strings.Builder
 	for n := range s.Nodes() {
 		fmt.Fprintf(&b, "node %s facts %d intent %d alive %d fence %d\n", n.Name, n.FactsRevision, n.IntentRevision, n.AliveRevision, n.Fence)
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			fmt.Fprintf(&b, "node %s placement %s %s at %d evicted by %q\n", n.Name, p.Slot, p.GetTxn(), p.Revision, p.GetEvictedBy())
 		}
 		u := n.Used()

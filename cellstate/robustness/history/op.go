@@ -118,7 +118,7 @@ func deed(v Verb, p *ohmv1.Placement) Deed {
 func ReadOf(s *cellstate.Snapshot) *Read {
 	r := &Read{Revision: s.Revision()}
 	for n := range s.Nodes() {
-		for _, p := range n.Placements {
+		for _, p := range n.Placements() {
 			d := deed(Claim, p.Placement)
 			d.By = p.GetEvictedBy()
 			r.Live = append(r.Live, d)

@@ -192,7 +192,7 @@ func TestLostReplies(t *testing.T) {
 			if n := r.Counts(); n.Lost != 1 || n.Resolved != 1 {
 				t.Errorf("counts %+v", n)
 			}
-			if stored, err := direct.Load(t.Context()); err != nil || len(stored.Node("n1").Placements) != 1 {
+			if stored, err := direct.Load(t.Context()); err != nil || len(stored.Node("n1").Placements()) != 1 {
 				t.Errorf("stored: %v, %v", stored.Node("n1"), err)
 			}
 		})
@@ -227,8 +227,8 @@ func TestHold(t *testing.T) {
 			}
 			within(t, "what was released arrives", func() error {
 				stored, err := direct.Load(t.Context())
-				if err == nil && len(stored.Node("n1").Placements) != want {
-					err = fmt.Errorf("%d placements, want %d", len(stored.Node("n1").Placements), want)
+				if err == nil && len(stored.Node("n1").Placements()) != want {
+					err = fmt.Errorf("%d placements, want %d", len(stored.Node("n1").Placements()), want)
 				}
 				return err
 			})
