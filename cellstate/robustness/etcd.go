@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -65,12 +66,16 @@ func newEtcd(ctx context.Context, program, dir string, limits Limits) (*etcd, er
 	return e, e.serving(ctx)
 }
 
-// freePorts are addresses on which nobody listens now.
+// freePorts are addresses on which nobody listens now, below the ports that the kernel gives
+// to connections: a process that is killed finds its own again.
 func freePorts(n int) (all []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(all) < n; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(18_000)))
 		if err != nil {
-			return nil, err
+			if tries > 1000 {
+				return nil, err
+			}
+			continue
 		}
 		defer l.Close()
 		all = append(all, l.Addr().String())
