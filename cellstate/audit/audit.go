@@ -2,7 +2,7 @@
 // a promise of the transaction (L1 to L6 of package cellstate) was broken. It trusts no
 // scheduler and no counter: it looks only at what was stored.
 //
-// It does no I/O. Whoever calls it reads the oldest state and the changes after it, from
+// It does no I/O of its own. Whoever calls it reads the oldest state and the changes after it, from
 // a store's history or from a live watch.
 package audit
 

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/audit"
@@ -54,9 +51,6 @@ func (f *follower) begin(ctx context.Context) error {
 	f.ended = nil
 	go func() {
 		err := f.follow(ctx, oldest)
-		if err == nil && ctx.Err() == nil {
-			err = errors.New("the audit ended by itself")
-		}
 		f.mu.Lock()
 		f.ended = err
 		f.mu.Unlock()
@@ -66,47 +60,19 @@ func (f *follower) begin(ctx context.Context) error {
 }
 
 func (f *follower) follow(ctx context.Context, oldest *cellstate.Snapshot) error {
-	g, ctx := errgroup.WithContext(ctx)
-	ctx, stop := context.WithCancel(ctx)
-	g.Go(func() error { // what nobody watches moves the revision, too
-		for pause(ctx, 20*time.Millisecond) == nil {
-			_ = f.store.Progress(ctx) // the watch knows it as well
+	auditor := audit.New(oldest)
+	defer func() { f.report(auditor.Report()) }()
+	return auditor.Follow(ctx, f.store, func(b cellstate.Batch) {
+		f.truth.See(b)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.reached, f.latest = max(f.reached, b.Revision), auditor.State()
+		for _, c := range b.Changes {
+			if _, ok := c.Value.(*ohmv1.Placement); ok {
+				f.claims++
+			}
 		}
-		return nil
 	})
-	g.Go(func() error {
-		defer stop()
-		auditor := audit.New(oldest)
-		defer func() { f.report(auditor.Report()) }()
-		broken := func(auditor *audit.Auditor) error {
-			if v := auditor.Report().GetViolations(); len(v) > 0 {
-				return fmt.Errorf("a promise is broken at revision %d", v[0].GetRevision())
-			}
-			return nil
-		}
-		for b, err := range f.store.Changes(ctx, oldest.Revision()) {
-			if err != nil {
-				return fmt.Errorf("the audit has a gap after revision %d: %w", f.at(), err)
-			}
-			if err := auditor.Observe(b); err != nil {
-				return fmt.Errorf("the audit cannot go on after revision %d: %w", f.at(), err)
-			}
-			if err := broken(auditor); err != nil {
-				return err
-			}
-			f.truth.See(b)
-			f.mu.Lock()
-			f.reached, f.latest = max(f.reached, b.Revision), auditor.State()
-			for _, c := range b.Changes {
-				if _, ok := c.Value.(*ohmv1.Placement); ok {
-					f.claims++
-				}
-			}
-			f.mu.Unlock()
-		}
-		return nil
-	})
-	return g.Wait()
 }
 
 func (f *follower) report(r *ohmv1.AuditResponse) {

@@ -46,6 +46,7 @@ const (
 	keepDone   = 15 * time.Second
 	keepSweep  = 5 * time.Second
 	storeTime  = 5 * time.Second
+	checkEvery = 2 * time.Second
 	stateLimit = 20 * time.Second
 )
 
@@ -64,7 +65,7 @@ func (p Part) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	defer raw.Close()
 	store := recorded{raw, history.NewRecorder(raw, p.Name, file)}
-	m := mirror.New(store, p.Log.Named("mirror"))
+	m := mirror.New(store, p.Log.Named("mirror"), mirror.CheckEvery(checkEvery))
 	parts := []lifecycle.Part{{Name: "mirror", Run: m.Run}}
 	if p.Policy != "" {
 		parts = append(parts, p.scheduler(store, m))

@@ -59,6 +59,14 @@ func (s Store) Carer() (c cellstate.Carer, closeIt func() error, err error) {
 	return store, store.Close, nil
 }
 
+// Reader is the store for somebody who reads along and writes nothing.
+func (s Store) Reader(ctx context.Context) (r *etcdstore.Store, err error) {
+	if s.TLS, err = s.TLSConfig(); err != nil {
+		return nil, err
+	}
+	return etcdstore.Open(ctx, s.Config)
+}
+
 // Open connects under a sender's name, trying again for as long as ctx allows: the
 // parts of a cell may come up in any order.
 func (s Store) Open(ctx context.Context, sender string, log *zap.Logger) (*etcdstore.Store, error) {
