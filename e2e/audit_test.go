@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -157,5 +158,25 @@ func TestAuditFindsPlanted(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(found, want) {
 		t.Errorf("it found\n%q\nplanted were\n%q\n%s", found, want, got.stdout)
+	}
+}
+
+// A live audit of a running cell ends at the first broken promise, and says which.
+func TestAuditFollows(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, shortDir(t), "--hollow-nodes", "2")
+	follower := start(t, "ohm", "--address", d.address, "audit", "--follow")
+	within(t, patience, "the audit follows", func() bool { return strings.Contains(follower.stderr(), "following from revision") })
+	d.run(batch("honest", 2))
+	v := &vandal{t: t, etcd: d.store()}
+	v.write(v.put(cellstate.SchedulerKey("nobody"), &ohmv1.Scheduler{Name: "nobody"}))
+	a := v.job("too-large")
+	if !follower.running() {
+		t.Fatalf("it ended before anything was wrong: %s%s", follower.stdout(), follower.stderr())
+	}
+	a.place(func(p *ohmv1.Placement) { p.Resources.CpuMilli = 65_000 })
+	within(t, patience, "the audit ends", func() bool { return !follower.running() })
+	if follower.code() != 1 || !strings.Contains(follower.stdout(), string(a.slot.PlacementKey())) || !strings.Contains(follower.stdout(), "2 transactions") {
+		t.Errorf("exit code %d: %s%s", follower.code(), follower.stdout(), follower.stderr())
 	}
 }
