@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
@@ -136,13 +135,4 @@ func (c *cell) counts() (all relay.Counts) {
 		all.Resolved, all.Compacted = all.Resolved+n.Resolved, all.Compacted+n.Compacted
 	}
 	return all
-}
-
-// each does something to every part at the same time.
-func (c *cell) each(do func(*part) error) error {
-	var g errgroup.Group
-	for _, p := range c.parts {
-		g.Go(func() error { return do(p) })
-	}
-	return g.Wait()
 }
