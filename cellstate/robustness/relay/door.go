@@ -66,7 +66,7 @@ func (r *Relay) open(member string) (*door, error) {
 
 // firstWait is how long a new door waits for its member, so that whoever comes at once
 // need not come again.
-const firstWait = 500 * time.Millisecond
+const firstWait = 2 * time.Second
 
 // wait waits until the member is there.
 func (d *door) wait(most time.Duration) {

@@ -85,7 +85,7 @@ func open(t *testing.T, endpoints []string) *etcdstore.Store {
 	t.Helper()
 	var s *etcdstore.Store
 	within(t, "a store opens", func() (err error) {
-		s, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cell: t.Name(), Timeout: time.Second})
+		s, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cell: t.Name(), Timeout: 2 * time.Second, MaxTxnOps: 128, MaxRequestBytes: 1 << 20})
 		return err
 	})
 	t.Cleanup(func() { s.Close() })
