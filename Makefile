@@ -62,6 +62,7 @@ bench-packages: ## the packages' own benchmarks, for benchstat (PKG=./some/packa
 robust: ## a cell whose etcd, schedulers, servers and connections fail, and what its promises are worth then (DURATION, SEED)
 	@mkdir -p bin && go build -o bin/robust ./cellstate/robustness/robust
 	@bin/robust -dir bin/robust-report -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(ROBUSTFLAGS)
+	@rm -rf bin/robust-report # what fails leaves it
 
 demo: build ## a cell on this machine, a job of each kind, a race, and a clean end
 	hack/demo.sh
