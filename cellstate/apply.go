@@ -19,8 +19,8 @@ func NewSnapshot(at Revision, records []Change, fences map[NodeName]Revision) (*
 		return nil, err
 	}
 	a := newApplier(&Snapshot{db: db, nodes: newNodeTable(nil, 0), jobs: newJobTable()})
-	for _, c := range records {
-		a.change(c)
+	for i := range records {
+		a.change(&records[i])
 	}
 	for name, fence := range fences {
 		a.node(name).Fence = fence
@@ -43,7 +43,8 @@ func (s *Snapshot) Apply(b Batch) (next *Snapshot, gaps []NodeName, err error) {
 	}
 	a := newApplier(s)
 	chain := fenceChain{node: a.node}
-	for _, c := range b.Changes {
+	for i := range b.Changes {
+		c := &b.Changes[i]
 		chain.at(c.Revision)
 		a.change(c)
 		chain.see(c)
@@ -87,9 +88,10 @@ func (a *applier) node(name NodeName) *Node {
 	if a.at != nil && a.at.Name == name {
 		return a.at
 	}
-	n := a.next.nodes.get(name)
-	if n == nil {
-		n = a.added[name]
+	number, known := a.next.nodes.number(name)
+	n := a.added[name]
+	if known {
+		n = a.next.nodes.at(number)
 	}
 	if n != nil && n.stamp == a.stamp {
 		a.at = n
@@ -101,7 +103,7 @@ func (a *applier) node(name NodeName) *Node {
 		a.added[name] = fresh
 	} else {
 		*fresh = *n
-		a.next.nodes.set(fresh, a.stamp)
+		a.next.nodes.set(number, fresh, a.stamp)
 	}
 	fresh.stamp, fresh.recharge = a.stamp, false
 	a.at = fresh
@@ -197,13 +199,13 @@ func (n *Node) charge(p *Placement, times int64) {
 	n.used.DiskBytes += times * r.GetDiskBytes()
 }
 
-func value[T proto.Message](c Change) T {
+func value[T proto.Message](c *Change) T {
 	v, _ := c.Value.(T) // nil when the record was deleted
 	return v
 }
 
-func (a *applier) change(c Change) {
-	k := c.Key.Parse()
+func (a *applier) change(c *Change) {
+	k := c.taken()
 	room := func() { a.next.roomRevision = max(a.next.roomRevision, c.Revision) }
 	rev := c.Revision
 	if c.Deleted {
@@ -366,7 +368,7 @@ type bump struct {
 }
 
 // see notes a record of the present revision.
-func (f *fenceChain) see(c Change) {
+func (f *fenceChain) see(c *Change) {
 	var name string
 	var fence *ohmv1.Fence
 	switch v := c.Value.(type) {

@@ -66,7 +66,7 @@ func (a *applier) account(p *Placement, times int, at Revision) {
 }
 
 // quotaChange takes in a change of a quota or of a share.
-func (a *applier) quotaChange(k Parsed, c Change, rev Revision) {
+func (a *applier) quotaChange(k Parsed, c *Change, rev Revision) {
 	a.next.quotaRevision = max(a.next.quotaRevision, c.Revision)
 	q := a.quota(k.Scope, true)
 	if k.Kind == KindQuota {

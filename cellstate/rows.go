@@ -42,19 +42,25 @@ func newNodeTable(rows []*Node, stamp uint64) nodeTable {
 	return t
 }
 
+func (t *nodeTable) number(name NodeName) (i int, ok bool) {
+	i, ok = t.nodes.of[name]
+	return i, ok
+}
+
+func (t *nodeTable) at(i int) *Node { return t.pages[i/nodesPerPage].rows[i%nodesPerPage] }
+
 func (t *nodeTable) get(name NodeName) *Node {
-	if i, ok := t.nodes.of[name]; ok {
-		return t.pages[i/nodesPerPage].rows[i%nodesPerPage]
+	if i, ok := t.number(name); ok {
+		return t.at(i)
 	}
 	return nil
 }
 
-// set puts the row of a node that is in the table.
-func (t *nodeTable) set(n *Node, stamp uint64) {
+// set puts a row in the place of the one with its number.
+func (t *nodeTable) set(i int, n *Node, stamp uint64) {
 	if t.stamp != stamp {
 		t.stamp, t.pages = stamp, slices.Clone(t.pages)
 	}
-	i := t.nodes.of[n.Name]
 	page := t.pages[i/nodesPerPage]
 	if page.stamp != stamp {
 		copied := *page

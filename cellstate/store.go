@@ -142,6 +142,23 @@ type Change struct {
 	Value    proto.Message // nil: deleted; or of a kind that this release does not know
 	Deleted  bool
 	Revision Revision
+
+	parsed Parsed // once whoever made the change has asked for it
+}
+
+// Parse takes the key apart once for all: it is for whoever makes the change, before
+// others see it.
+func (c *Change) Parse() Parsed {
+	c.parsed = c.Key.Parse()
+	return c.parsed
+}
+
+// taken is the key taken apart.
+func (c *Change) taken() Parsed {
+	if c.parsed.Kind != KindUnknown {
+		return c.parsed
+	}
+	return c.Key.Parse()
 }
 
 // Write is a set of records that are written together, if all guards and fences hold.

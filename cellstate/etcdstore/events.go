@@ -93,7 +93,7 @@ func change(prefix string, kv keyValue, deleted bool) (cellstate.Change, error) 
 		return c, nil
 	}
 	var err error
-	if c.Value, err = parseRecord(c.Key.Parse().Kind, kv.value); err != nil {
+	if c.Value, err = parseRecord(c.Parse().Kind, kv.value); err != nil {
 		c.Value = nil
 		return c, fmt.Errorf("record %s at revision %d cannot be read: %w", c.Key, kv.mod, err)
 	}

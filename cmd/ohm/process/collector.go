@@ -3,6 +3,7 @@ package process
 import (
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -25,6 +26,15 @@ func RelaxCollector() {
 		if most := memory(os.ReadFile); most < math.MaxInt64 {
 			debug.SetMemoryLimit(most / 4 * 3)
 		}
+	}
+}
+
+// ShareCores keeps this process to half of the machine's cores, unless GOMAXPROCS says
+// otherwise: a scheduler is one of several beside a store, has little to do at once, and
+// what the runtime does with idle cores is taken from the others.
+func ShareCores() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2))
 	}
 }
 
