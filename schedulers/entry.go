@@ -187,7 +187,7 @@ func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n int) []reconc
 		if _, held := e.held(need.Slot, s, now); held {
 			continue
 		}
-		if len(needs) >= n && len(all) > leastNeeds {
+		if len(needs) >= n && len(all) > wholeNeeds {
 			e.cursor = needs[n-1].Slot
 			return needs
 		}

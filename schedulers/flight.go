@@ -12,14 +12,16 @@ import (
 // the next is decided. More buy no throughput, only a longer wait at the store.
 const inFlight = 2
 
-// The size of a round follows the time that the store takes for one: a request that is
-// slow makes the next ones smaller, so that a service's one-task job never queues behind
-// a wall of batch. What several schedulers have under way together settles by itself
+// How many claims may be on their way follows the time that the store takes for a round: a
+// slow one makes the window smaller, so that a service's one-task job never queues behind a
+// wall of batch. What several schedulers have under way together settles by itself
 // (additive increase, multiplicative decrease; Chiu and Jain 1989).
 const (
-	leastNeeds = 100
-	mostNeeds  = 300 // about; a gang is never cut
-	slowCommit = 40 * time.Millisecond
+	leastNeeds = 32  // of a round, unless no more wait
+	mostNeeds  = 300 // of a round, about; a gang is never cut
+	wholeNeeds = 100 // nor is a job of so many
+	mostWindow = inFlight * mostNeeds
+	slowCommit = 20 * time.Millisecond
 )
 
 // flight is one round on its way: its transactions, and what came of them.
@@ -31,6 +33,13 @@ type flight struct {
 	took     time.Duration
 	lease    cellstate.Lease                       // of holds that end with it; 0: none
 	spends   map[cellstate.Scope]cellstate.Amounts // where there are quotas
+}
+
+func (f *flight) claims() (n int) {
+	for _, t := range f.txns {
+		n += len(t.Claims)
+	}
+	return n
 }
 
 // launch sends transactions to the store. Their slots and nodes are left alone until
@@ -48,6 +57,7 @@ func (r *Runner) send(ctx context.Context, f *flight) {
 	}
 	f.spends = r.spend(f.snapshot, f.txns)
 	r.queue.flights++
+	r.underWay += f.claims()
 	go func() {
 		r.fly(ctx, f)
 		r.giveBack(ctx, f.lease)
@@ -95,11 +105,22 @@ func (r *Runner) land(ctx context.Context, wait bool) {
 	}
 }
 
-// resize fits the size of the next rounds to the time that this one took.
+// resize fits the window to the time that a round took.
 func (r *Runner) resize(took time.Duration) {
 	if took > slowCommit {
-		r.needs = max(leastNeeds, r.needs*85/100)
+		r.window = max(leastNeeds, r.window*85/100)
 	} else {
-		r.needs = min(mostNeeds, r.needs+8)
+		r.window = min(mostWindow, r.window+8)
 	}
+}
+
+// most is how many needs the next round may have; 0: it waits for one to land.
+func (r *Runner) most() int {
+	if r.queue.flights == 0 {
+		return min(mostNeeds, r.window)
+	}
+	if left := r.window - r.underWay; left >= leastNeeds {
+		return min(mostNeeds, left)
+	}
+	return 0
 }

@@ -162,6 +162,7 @@ func (r *Runner) inadmissible(s *cellstate.Snapshot, txn cellstate.Txn, c cellst
 // stays in the queue.
 func (r *Runner) settle(ctx context.Context, f *flight) {
 	r.queue.flights--
+	r.underWay -= f.claims()
 	r.queue.landing++
 	r.unspend(f.spends)
 	for _, t := range f.txns {

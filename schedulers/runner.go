@@ -28,7 +28,8 @@ type Runner struct {
 	ids        *ids
 	chance     *rand.Rand
 	nodes      map[cellstate.NodeName]int // claims in flight
-	needs      int                        // slots of a round
+	window     int                        // claims that may be under way
+	underWay   int
 	counted    time.Time                  // when the queue was last counted
 	gone       map[cellstate.JobName]bool // jobs that left the queue and may have left a word
 	wordsAt    time.Time                  // no words before
@@ -52,7 +53,7 @@ func New(c Config) *Runner {
 		chance:   rand.New(rand.NewPCG(hash(c.Name), hash(c.Instance))),
 		gone:     map[cellstate.JobName]bool{},
 		nodes:    map[cellstate.NodeName]int{},
-		needs:    mostNeeds,
+		window:   mostWindow,
 		landed:   make(chan *flight, inFlight),
 		found:    make(chan *held, 1),
 		spending: map[cellstate.Scope]cellstate.Amounts{},
@@ -107,9 +108,11 @@ func (r *Runner) decide(ctx context.Context) error {
 				if r.decideWithin(ctx, s) {
 					continue
 				}
-				var at time.Time
-				work, at = r.queue.pick(s, r.needs, now)
-				due = earlier(due, at)
+				if most := r.most(); most > 0 {
+					var at time.Time
+					work, at = r.queue.pick(s, most, now)
+					due = earlier(due, at)
+				}
 				if len(work) > 0 {
 					r.round(ctx, s, shares.home, work)
 				}
