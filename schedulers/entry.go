@@ -124,7 +124,13 @@ func (e *entry) dropSettled() {
 // active says whether the queue has to look at the entry although its job's row does not
 // change.
 func (e *entry) active() bool {
-	return e.owned && e.job != nil && (len(e.needs) > 0 || !e.wake.IsZero() ||
+	return e.owned && e.job != nil && (len(e.needs) > 0 || e.watched())
+}
+
+// watched says whether the entry may change with time or room alone, or has something said
+// of it that may have to be said anew.
+func (e *entry) watched() bool {
+	return e.owned && e.job != nil && (!e.wake.IsZero() ||
 		e.word != nil || e.job.Waiting != nil || e.job.Record.GetSpec().GetKind() == "system")
 }
 

@@ -20,10 +20,13 @@ import (
 // large job that never fits would be tried again with each bit of room, and hide those
 // behind it for ever.
 type queue struct {
-	limits    reconcile.Limits
-	sweep     time.Duration
-	jobs      map[cellstate.JobName]*entry
-	active    map[cellstate.JobName]*entry // of jobs, those that are active
+	limits reconcile.Limits
+	sweep  time.Duration
+	jobs   map[cellstate.JobName]*entry
+	active map[cellstate.JobName]*entry // of jobs, those that are active
+	// watched are those at which each snapshot is looked at: thousands may wait, few of them
+	// for anything but their turn.
+	watched   map[cellstate.JobName]*entry
 	shares    shares
 	pass      int
 	starving  map[cellstate.JobName]bool // jobs that have lost so often that room is to be held
@@ -38,7 +41,7 @@ type queue struct {
 }
 
 func newQueue(limits reconcile.Limits, sweep time.Duration) *queue {
-	return &queue{limits: limits, sweep: sweep, holdAfter: DefaultHoldAfter, starving: map[cellstate.JobName]bool{}, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, pass: 1}
+	return &queue{limits: limits, sweep: sweep, holdAfter: DefaultHoldAfter, starving: map[cellstate.JobName]bool{}, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, watched: map[cellstate.JobName]*entry{}, pass: 1}
 }
 
 // refresh brings the queue up to a snapshot, at the price of what has changed: rows are
@@ -66,7 +69,7 @@ func (q *queue) refresh(s *cellstate.Snapshot, scheduler string, shares shares, 
 			}
 		}
 	}
-	for _, e := range q.active {
+	for _, e := range q.watched {
 		q.update(e, s, e.job, now)
 	}
 	q.seen = s
@@ -79,6 +82,7 @@ func (q *queue) drop(gone []cellstate.JobName, name cellstate.JobName) []cellsta
 	}
 	delete(q.jobs, name)
 	delete(q.active, name)
+	delete(q.watched, name)
 	return append(gone, name)
 }
 
@@ -103,6 +107,16 @@ func (q *queue) update(e *entry, s *cellstate.Snapshot, j *cellstate.Job, now ti
 		q.active[e.name] = e
 	} else {
 		delete(q.active, e.name)
+	}
+	q.watch(e)
+}
+
+// watch keeps watched right after a change of the entry.
+func (q *queue) watch(e *entry) {
+	if e.watched() {
+		q.watched[e.name] = e
+	} else {
+		delete(q.watched, e.name)
 	}
 }
 

@@ -26,6 +26,7 @@ type said struct{ stored, word *ohmv1.Waiting }
 // parked, and those that keep losing races. Its snapshot revision is the oldest on which
 // one of them was refused.
 func (e *entry) say() {
+	defer e.queue.watch(e)
 	e.word = nil
 	waiting := map[string]int32{}
 	var oldest cellstate.Revision
@@ -137,7 +138,7 @@ type speech struct {
 // since then" and "not looked at since then" must not look alike.
 func (q *queue) unsaid(s *cellstate.Snapshot) []speech {
 	var out []speech
-	for name, e := range q.active {
+	for name, e := range q.watched {
 		have, want := e.job.Waiting, e.word
 		switch {
 		case want == nil:

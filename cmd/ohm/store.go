@@ -19,7 +19,35 @@ func storeCommand(a *app) *cobra.Command {
 	return noun("store", "See how the cell's store fares, and cure it",
 		"The store is the etcd that holds the cell's state. A full one takes no writes: running tasks and reads go on.",
 		"  ohm store doctor\n  ohm store doctor --cure",
-		storeDoctorCommand(a))
+		storeDoctorCommand(a), storeRenewCommand(a))
+}
+
+func storeRenewCommand(a *app) *cobra.Command {
+	p := &part{a: a}
+	cmd := &cobra.Command{
+		Use:   "renew",
+		Short: "Make a restored store known as another one",
+		Long: `Give a store that was restored from a backup a new incarnation, after which whoever
+knew it before loads it anew and nothing that they still had under way can apply.
+Revisions come again after a restore, so without it they would take old for new.
+
+Do it once etcd has been restored and before anything of the cell uses it.`,
+		Example: "  ohm store renew --etcd 10.0.0.1:2379",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(p.store.Endpoints) == 0 {
+				return refuse("give --etcd, the address of the restored store")
+			}
+			incarnation, err := p.store.Renew(cmd.Context())
+			if err != nil {
+				return storeFault(err)
+			}
+			fmt.Fprintln(a.stdout, incarnation)
+			return nil
+		},
+	}
+	p.etcdFlags(cmd.Flags())
+	return cmd
 }
 
 func storeDoctorCommand(a *app) *cobra.Command {

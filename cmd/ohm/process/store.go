@@ -59,6 +59,19 @@ func (s Store) Carer() (c cellstate.Carer, closeIt func() error, err error) {
 	return store, store.Close, nil
 }
 
+// Renew gives the store of a cell that was restored a new incarnation, which it returns.
+func (s Store) Renew(ctx context.Context) (incarnation string, err error) {
+	if s.TLS, err = s.TLSConfig(); err != nil {
+		return "", err
+	}
+	store, err := etcdstore.Dial(s.Config)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	return store.Renew(ctx)
+}
+
 // Reader is the store for somebody who reads along and writes nothing.
 func (s Store) Reader(ctx context.Context) (r *etcdstore.Store, err error) {
 	if s.TLS, err = s.TLSConfig(); err != nil {
