@@ -1,0 +1,77 @@
+package cellstate
+
+import (
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// fenceChain follows the fences of nodes from the records that came with their
+// bumps. Invariant: a known fence is the mod revision of the node's fence in the store,
+// as long as no event was lost.
+type fenceChain struct {
+	node     func(NodeName) *Node
+	revision Revision
+	bumps    map[NodeName]*bump
+	gaps     []NodeName
+}
+
+type bump struct {
+	compared Revision
+	records  int
+	seen     int
+}
+
+// see notes a record of the present revision.
+func (f *fenceChain) see(c *Change) {
+	var name string
+	var fence *ohmv1.Fence
+	switch v := c.Value.(type) {
+	case *ohmv1.Placement:
+		name, fence = v.GetNode(), v.GetFence()
+	case *ohmv1.Node:
+		name, fence = v.GetName(), v.GetFence()
+	case *ohmv1.Intent:
+		name, fence = v.GetNode(), v.GetFence()
+	case *ohmv1.Hold:
+		name, fence = v.GetNode(), v.GetFence()
+	}
+	if fence == nil {
+		return
+	}
+	if fence.GetRecords() == 1 { // the common case: nothing to wait for
+		f.bump(NodeName(name), Revision(fence.GetCompared()), true)
+		return
+	}
+	if f.bumps == nil {
+		f.bumps = map[NodeName]*bump{}
+	}
+	b := f.bumps[NodeName(name)]
+	if b == nil {
+		b = &bump{compared: Revision(fence.GetCompared()), records: int(fence.GetRecords())}
+		f.bumps[NodeName(name)] = b
+	}
+	b.seen++
+}
+
+// at ends the present revision and begins another.
+func (f *fenceChain) at(r Revision) {
+	if r == f.revision {
+		return
+	}
+	for name, b := range f.bumps {
+		f.bump(name, b.compared, b.seen == b.records)
+	}
+	clear(f.bumps)
+	f.revision = r
+}
+
+// bump moves the known fence of a node on to the present revision.
+func (f *fenceChain) bump(name NodeName, compared Revision, whole bool) {
+	n := f.node(name)
+	if n.Fence >= f.revision {
+		return // the load saw it already
+	}
+	if n.Fence != compared || !whole {
+		f.gaps = append(f.gaps, name)
+	}
+	n.Fence = f.revision
+}
