@@ -38,8 +38,7 @@ func (p policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.P
 
 // Scheduler is one scheduler process of a run. At its end it says how long it was busy.
 func Scheduler(ctx context.Context, at process.Store, instance string, most int, out io.Writer) error {
-	process.RelaxCollector()
-	process.ShareCores()
+	process.ShareMachine()
 	store, err := at.Open(ctx, "scheduler-"+instance, zap.NewNop())
 	if err != nil {
 		return err

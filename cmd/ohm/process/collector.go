@@ -9,32 +9,40 @@ import (
 	"strings"
 )
 
-// gcPercent is how much garbage a process of a cell lets come together, in percent of what
-// it holds. etcd, mirrors and schedulers turn over far more than they keep: at Go's own 100
-// a tenth of the placements a second is lost to collections.
-const gcPercent = 400
+// How much garbage a process of a cell lets come together, in percent of what it holds.
+// etcd, mirrors and schedulers turn over far more than they keep: at Go's own 100 a tenth of
+// the placements a second is lost to collections. A scheduler holds the whole cell and little
+// else, and there are several.
+const (
+	gcPercent          = 400
+	schedulerGCPercent = 250
+)
 
 // RelaxCollector sets how this process collects its garbage: rarely, until it holds three
 // quarters of the machine's memory. What the environment says (GOGC, GOMEMLIMIT) wins. Every
-// process of a cell but the agent of a machine calls it, the benchmark's own included, so
-// that what is measured is what runs.
-func RelaxCollector() {
+// process of a cell but a scheduler and the agent of a machine calls it, the benchmark's own
+// included, so that what is measured is what runs.
+func RelaxCollector() { relax(gcPercent) }
+
+// ShareMachine is the same for a scheduler, which is one of several beside a store: it
+// lets less garbage come together, and keeps to half of the machine's cores (unless
+// GOMAXPROCS says otherwise), for it has little to do at once, and what the runtime does
+// with idle cores is taken from the others.
+func ShareMachine() {
+	relax(schedulerGCPercent)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2))
+	}
+}
+
+func relax(percent int) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(percent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		if most := memory(os.ReadFile); most < math.MaxInt64 {
 			debug.SetMemoryLimit(most / 4 * 3)
 		}
-	}
-}
-
-// ShareCores keeps this process to half of the machine's cores, unless GOMAXPROCS says
-// otherwise: a scheduler is one of several beside a store, has little to do at once, and
-// what the runtime does with idle cores is taken from the others.
-func ShareCores() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2))
 	}
 }
 

@@ -47,8 +47,7 @@ type Scheduler struct {
 
 // Run schedules until ctx ends.
 func (s Scheduler) Run(ctx context.Context) error {
-	RelaxCollector()
-	ShareCores()
+	ShareMachine()
 	if len(s.Policies) == 0 {
 		return fmt.Errorf("no policy given; there are %s", strings.Join(Policies(), ", "))
 	}
