@@ -33,10 +33,6 @@ type Scope struct{ Kind, Name string }
 
 func (s Scope) String() string { return s.Kind + " " + s.Name }
 
-func (s Scope) compare(o Scope) int {
-	return cmp.Or(cmp.Compare(s.Kind, o.Kind), cmp.Compare(s.Name, o.Name))
-}
-
 // Spender is a scheduler instance as the owner of shares.
 type Spender struct{ Scheduler, Instance string }
 
@@ -63,7 +59,6 @@ type Quota struct {
 	Shares   []*Share // by spender: of each that has a share or uses something
 
 	counted bool // what is used has been counted
-	stamp   uint64
 }
 
 // Share is the row of an account.
