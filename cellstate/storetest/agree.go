@@ -11,7 +11,7 @@ import (
 // case10: what Validate says of random node states is what a commit does, all in one
 // request; package cellstate has the 10^5 states of field case 10.
 func case10(c *cell) {
-	const count = 300
+	const count = 100
 	rng := rand.New(rand.NewPCG(10, 10))
 	states := make([]celltest.State, count)
 	for i := range states {
