@@ -71,7 +71,8 @@ func TestBench(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := benchmark(t, row.flags...)
 			for _, field := range append(append(row.above, common...), own...) {
-				if got.at(field) <= 0 && !strings.HasPrefix(field, "busyness") || got.at(field) < 0 {
+				// In so short a run a scheduler may have used less CPU than the system counts (10 ms).
+				if got.at(field) <= 0 && !strings.Contains(field, "scheduler ") || got.at(field) < 0 {
 					t.Errorf("%s is %v", field, got.at(field))
 				}
 			}
