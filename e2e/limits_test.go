@@ -69,7 +69,7 @@ func TestCase94(t *testing.T) {
 			for _, task := range c.tasks(name) {
 				on[task.Node] = true
 			}
-			if placed != n || len(at) != 1 || len(on) > 114 {
+			if placed != n || len(at) != 1 || len(on) > 111 {
 				t.Errorf("%s version %d: %d placements at %d revisions on %d nodes", name, version, placed, len(at), len(on))
 			}
 			c.ohm("stop", name, "--wait", "--timeout", patience.String())
@@ -77,7 +77,7 @@ func TestCase94(t *testing.T) {
 	}
 	for _, n := range []int{127, 128, 129} {
 		a := c.try("run", c.job(gangOf("wide", n, "100Gi"))) // one on a thin node, none on a thick one
-		if a.code != 2 || !strings.Contains(a.stderr, fmt.Sprintf("%d tasks", n)) || !strings.Contains(a.stderr, "at most 114 nodes") || !strings.Contains(a.stderr, "--max-txn-ops") {
+		if a.code != 2 || !strings.Contains(a.stderr, fmt.Sprintf("%d tasks", n)) || !strings.Contains(a.stderr, "at most 111 nodes") || !strings.Contains(a.stderr, "--max-txn-ops") {
 			t.Errorf("a gang of %d on as many nodes: exit code %d, %s", n, a.code, a.stderr)
 		}
 	}

@@ -82,7 +82,7 @@ func BenchmarkPack(b *testing.B) {
 	_, _ = NewTable().Each(context.Background(), in, func(r *Round, w schedulers.Work) (*cellstate.Txn, []schedulers.Unplaced) {
 		for b.Loop() {
 			mark := r.Mark()
-			if claims, _ := r.Pack(w.Job, w.Needs, 114); len(claims) != 500 {
+			if claims, _ := r.Pack(w.Job, w.Needs, 111); len(claims) != 500 {
 				b.Fatalf("%d claims", len(claims))
 			}
 			r.Undo(mark)
