@@ -40,6 +40,10 @@ type Fixture struct {
 	Driver driver.Driver
 	Lacks  []Ability
 
+	// Image is what every task runs in that names none; empty: such a task runs without. It
+	// must have a shell and the usual small programs in PATH.
+	Image string
+
 	// Again makes another driver on the same machine, as an agent does that starts again.
 	Again func(t *testing.T) driver.Driver
 	// Work is a task that exits with a code after a time; 0: it runs until it is stopped.
@@ -157,6 +161,9 @@ func (b *bench) named(t driver.Task) driver.Task {
 		env[k] = v
 	}
 	t.Env = env
+	if t.Image == "" {
+		t.Image = b.Image
+	}
 	b.Cleanup(func() {
 		ctx := context.Background()
 		d := b.Again(b.T)

@@ -18,7 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
 // verbElsewhere makes the test's program an agent of its own: it starts tasks and waits
@@ -79,9 +81,9 @@ func (v variant) driver(dir string) (*Driver, error) {
 	}
 	switch v {
 	case bare:
-		d.groups = groups{}
+		d.groups = cgroup.Groups{}
 	case legacy:
-		name := filepath.Base(d.groups.members())
+		name := filepath.Base(d.groups.Members())
 		mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil {
 			return nil, err
@@ -92,7 +94,7 @@ func (v variant) driver(dir string) (*Driver, error) {
 				v1 = append(v1, line)
 			}
 		}
-		d.groups = detect([]byte(strings.Join(v1, "")), name)
+		d.groups = cgroup.Detect([]byte(strings.Join(v1, "")), name)
 	}
 	return d, nil
 }
@@ -112,8 +114,8 @@ func (v variant) fixture(t *testing.T) drivertest.Fixture {
 		if left := leftovers(d, "*"); len(left) > 0 {
 			t.Errorf("left on the machine: %q", left)
 		}
-		for _, top := range d.groups.all() {
-			if exists(top) {
+		for _, top := range d.groups.All() {
+			if folder.Exists(top) {
 				t.Errorf("cgroup %s is left", top)
 			}
 		}
@@ -190,7 +192,7 @@ func leftovers(d *Driver, id string) (left []string) {
 		found, _ := filepath.Glob(pattern)
 		left = append(left, found...)
 	}
-	for _, group := range d.groups.child(id).all() {
+	for _, group := range d.groups.Child(id).All() {
 		found, _ := filepath.Glob(group)
 		for _, path := range found {
 			if info, err := os.Stat(path); err == nil && info.IsDir() {

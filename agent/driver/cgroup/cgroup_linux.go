@@ -1,4 +1,8 @@
-package native
+// Package cgroup is what drivers know of Linux control groups: where the machine has them,
+// v1 or v2 or some of both, how a task's are limited, counted, emptied and given back. It
+// knows no driver: a task's groups are made here, or found where a container runtime has
+// made them.
+package cgroup
 
 import (
 	"bufio"
@@ -16,43 +20,65 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
-// maxPids bounds the processes and threads of a task that has a pids cgroup.
-const maxPids = 4096
-
-// limits of one task; 0: none.
-type limits struct {
+// Limits of one task; 0: none.
+type Limits struct {
 	Memory   int64 // bytes
-	CPUMilli int64 // a weight, see the package comment
-	Pids     int64
+	CPUMilli int64 // a weight, thousandths of a core: under pressure tasks share in proportion to it
+	CPUMax   int64 // thousandths of a core that are never exceeded
+	Pids     int64 // processes and threads
 }
 
-// groups are the cgroups of one task, or (in a driver) the ones above all tasks. Each is
+// Groups are the cgroups of one task, or (in a driver) the ones above all tasks. Each is
 // a folder, empty where the machine has no such thing. Limits are set wherever the
 // controller lives; killing, freezing and membership go by Unified wherever there is one.
-type groups struct {
+type Groups struct {
 	Unified string // on cgroup2
 	Memory  string
 	CPU     string
 	Pids    string
+	Account string // cpuacct on v1: only counts, and is made where it is apart from CPU
 	Freezer string // on v1, where there is no Unified
+
+	// Rest are groups on further hierarchies of v1, where a container runtime makes some for
+	// itself: they are given back with the others, and not used.
+	Rest []string
 }
 
-// child names the groups below g.
-func (g groups) child(name string) groups {
-	for _, dir := range []*string{&g.Unified, &g.Memory, &g.CPU, &g.Pids, &g.Freezer} {
+// Child names the groups below g.
+func (g Groups) Child(name string) Groups {
+	for _, dir := range []*string{&g.Unified, &g.Memory, &g.CPU, &g.Pids, &g.Account, &g.Freezer} {
 		if *dir != "" {
 			*dir = filepath.Join(*dir, name)
+		}
+	}
+	rest := make([]string, len(g.Rest))
+	for i, dir := range g.Rest {
+		rest[i] = filepath.Join(dir, name)
+	}
+	g.Rest = rest
+	return g
+}
+
+// WithRest is g with all hierarchies of v1 that it does not use itself.
+func (g Groups) WithRest(mountinfo []byte, name string) Groups {
+	for _, at := range mounts(mountinfo) {
+		dir := filepath.Join(at, name)
+		if !slices.Contains(g.All(), dir) && !slices.Contains(g.Rest, dir) {
+			g.Rest = append(g.Rest, dir)
 		}
 	}
 	return g
 }
 
-// v1 are the distinct folders on v1 hierarchies.
-func (g groups) v1() []string {
+// V1 are the distinct folders on v1 hierarchies.
+func (g Groups) V1() []string {
 	var dirs []string
-	for _, dir := range []string{g.Memory, g.CPU, g.Pids, g.Freezer} {
+	for _, dir := range []string{g.Memory, g.CPU, g.Pids, g.Account, g.Freezer} {
 		if dir != "" && dir != g.Unified && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
@@ -60,11 +86,12 @@ func (g groups) v1() []string {
 	return dirs
 }
 
-func (g groups) all() []string {
+// All are the distinct folders of all hierarchies, cgroup2 last.
+func (g Groups) All() []string {
 	if g.Unified == "" {
-		return g.v1()
+		return g.V1()
 	}
-	return append(g.v1(), g.Unified)
+	return append(g.V1(), g.Unified)
 }
 
 // mounts are where the machine shows its cgroup hierarchies: by v1 controller, and
@@ -77,7 +104,7 @@ func mounts(mountinfo []byte) map[string]string {
 		if !ok || len(f) < 5 || len(b) < 3 {
 			continue
 		}
-		path := unescape(f[4])
+		path := folder.Unescape(f[4])
 		switch b[0] {
 		case "cgroup2":
 			if at[""] == "" {
@@ -94,36 +121,29 @@ func mounts(mountinfo []byte) map[string]string {
 	return at
 }
 
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	for _, c := range []string{" ", "\t", "\n", "\\"} {
-		s = strings.ReplaceAll(s, fmt.Sprintf("\\%03o", c[0]), c)
-	}
-	return s
-}
-
-// detect finds the cgroups that a driver may use under name, by trying them.
-func detect(mountinfo []byte, name string) groups {
+// Detect finds the cgroups that a driver may use under name, by trying them.
+func Detect(mountinfo []byte, name string) Groups {
 	at := mounts(mountinfo)
-	var g groups
+	var g Groups
 	if at[""] != "" {
 		g.Unified = filepath.Join(at[""], name)
-		if try(groups{Unified: g.Unified}) != nil {
+		if try(Groups{Unified: g.Unified}) != nil {
 			g.Unified = ""
 		}
 	}
 	for _, c := range []struct {
 		controller string
 		dir        *string
-		limit      func(dir string) groups
+		limit      func(dir string) Groups
 	}{
-		{"memory", &g.Memory, func(d string) groups { return groups{Memory: d} }},
-		{"cpu", &g.CPU, func(d string) groups { return groups{CPU: d} }},
-		{"pids", &g.Pids, func(d string) groups { return groups{Pids: d} }},
-		{"freezer", &g.Freezer, func(d string) groups { return groups{Freezer: d} }},
+		{"memory", &g.Memory, func(d string) Groups { return Groups{Memory: d} }},
+		{"cpu", &g.CPU, func(d string) Groups { return Groups{CPU: d} }},
+		{"pids", &g.Pids, func(d string) Groups { return Groups{Pids: d} }},
+		{"cpuacct", &g.Account, func(d string) Groups { return Groups{Account: d} }},
+		{"freezer", &g.Freezer, func(d string) Groups { return Groups{Freezer: d} }},
 	} {
-		if c.controller == "freezer" && g.Unified != "" {
-			continue
+		if c.controller == "freezer" && g.Unified != "" || c.controller == "cpuacct" && at[c.controller] == "" {
+			continue // of cgroup2's own
 		}
 		where := g.Unified
 		if at[c.controller] != "" {
@@ -144,14 +164,14 @@ func detect(mountinfo []byte, name string) groups {
 }
 
 // try makes a task's cgroups with every limit and gives them back.
-func try(g groups) error {
-	probe := g.child(fmt.Sprintf("probe-%016x", rand.Uint64()))
-	err := probe.create(limits{Memory: 1 << 30, CPUMilli: 1000, Pids: maxPids})
-	return errors.Join(err, probe.remove())
+func try(g Groups) error {
+	probe := g.Child(fmt.Sprintf("probe-%016x", rand.Uint64()))
+	err := probe.Create(Limits{Memory: 1 << 30, CPUMilli: 1000, Pids: 4096})
+	return errors.Join(err, probe.Remove())
 }
 
-// create makes a task's cgroups and sets its limits. It may be repeated.
-func (g groups) create(l limits) error {
+// Create makes a task's cgroups and sets its limits. It may be repeated.
+func (g Groups) Create(l Limits) error {
 	for tries := 0; ; tries++ {
 		err := g.createOnce(l)
 		// The folder above may go at any time with the last task that is removed.
@@ -161,8 +181,8 @@ func (g groups) create(l limits) error {
 	}
 }
 
-func (g groups) createOnce(l limits) error {
-	for _, dir := range g.all() {
+func (g Groups) createOnce(l Limits) error {
+	for _, dir := range g.All() {
 		if dir == g.Unified {
 			if err := g.delegate(); err != nil {
 				return err
@@ -181,7 +201,7 @@ func (g groups) createOnce(l limits) error {
 		if err := set(g.Memory, limit, l.Memory); err != nil {
 			return err
 		}
-		if exists(filepath.Join(g.Memory, swap)) {
+		if folder.Exists(filepath.Join(g.Memory, swap)) {
 			if err := set(g.Memory, swap, most); err != nil {
 				return err
 			}
@@ -197,15 +217,34 @@ func (g groups) createOnce(l limits) error {
 			return err
 		}
 	}
+	if g.CPU != "" && l.CPUMax > 0 {
+		if err := g.setCPUMax(l.CPUMax); err != nil {
+			return err
+		}
+	}
 	if g.Pids != "" && l.Pids > 0 {
 		return set(g.Pids, "pids.max", l.Pids)
 	}
 	return nil
 }
 
+// period, in microseconds, over which CPUMax is reckoned.
+const period = 100_000
+
+func (g Groups) setCPUMax(milli int64) error {
+	quota := max(milli*period/1000, 1000) // the kernel takes no less
+	if g.CPU == g.Unified {
+		return Put(g.CPU, "cpu.max", fmt.Sprintf("%d %d", quota, period))
+	}
+	if err := set(g.CPU, "cpu.cfs_period_us", period); err != nil {
+		return err
+	}
+	return set(g.CPU, "cpu.cfs_quota_us", quota)
+}
+
 // delegate makes the folder above a task's unified one and hands the controllers that
 // tasks need down to it.
-func (g groups) delegate() error {
+func (g Groups) delegate() error {
 	parent := filepath.Dir(g.Unified)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
@@ -222,7 +261,7 @@ func (g groups) delegate() error {
 			if slices.Contains(strings.Fields(string(data)), c.name) {
 				continue
 			}
-			if err := put(dir, "cgroup.subtree_control", "+"+c.name); err != nil {
+			if err := Put(dir, "cgroup.subtree_control", "+"+c.name); err != nil {
 				return err
 			}
 		}
@@ -230,16 +269,19 @@ func (g groups) delegate() error {
 	return nil
 }
 
-// ooms counts the processes that were killed for want of memory.
-func (g groups) ooms() int64 {
-	if g.Memory == "" {
-		return 0
+// OOMs counts the processes that were killed for want of memory, in all groups of the
+// task. (v1 counts a victim in its own group only.)
+func (g Groups) OOMs() (n int64) {
+	switch {
+	case g.Memory == "":
+	case g.Memory == g.Unified:
+		n = counter(filepath.Join(g.Memory, "memory.events"), "oom_kill")
+	default:
+		for _, dir := range tree(g.Memory) {
+			n += counter(filepath.Join(dir, "memory.oom_control"), "oom_kill")
+		}
 	}
-	file := "memory.events"
-	if g.Memory != g.Unified {
-		file = "memory.oom_control"
-	}
-	return counter(filepath.Join(g.Memory, file), "oom_kill")
+	return n
 }
 
 func counter(path, name string) int64 {
@@ -257,18 +299,35 @@ func counter(path, name string) int64 {
 	return 0
 }
 
-// members is the folder whose members are the task's processes, empty if there is none.
-func (g groups) members() string {
-	if dirs := g.all(); len(dirs) > 0 {
+// Names are those of the groups right below g, in whatever hierarchy.
+func (g Groups) Names() []string {
+	var names []string
+	for _, dir := range append(g.All(), g.Rest...) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() && !slices.Contains(names, e.Name()) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	return names
+}
+
+// Members is the folder whose members are the task's processes, empty if there is none.
+func (g Groups) Members() string {
+	if dirs := g.All(); len(dirs) > 0 {
 		return dirs[len(dirs)-1]
 	}
 	return ""
 }
 
-// pids of all processes in the groups, also in those that the task made below them.
-func (g groups) pids() []int {
+// PIDs are those of all processes in the Groups, also in those that the task made below them.
+func (g Groups) PIDs() []int {
 	var pids []int
-	top := g.members()
+	top := g.Members()
 	if top == "" {
 		return nil
 	}
@@ -301,32 +360,38 @@ func tree(dir string) []string {
 	return dirs
 }
 
-// kill ends whatever is in the groups, and waits for that until ctx ends.
-func (g groups) kill(ctx context.Context) error {
+// Kill ends whatever is in the Groups, and waits for that until ctx ends.
+func (g Groups) Kill(ctx context.Context) error {
 	for {
-		pids := g.pids()
+		pids := g.PIDs()
 		if len(pids) == 0 {
 			return nil
 		}
-		if g.Unified == "" || put(g.Unified, "cgroup.kill", "1") != nil {
-			g.killEach(pids)
-		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		g.Strike()
+		if err := driver.Pause(ctx, 5*time.Millisecond); err != nil {
 			return fmt.Errorf("processes %v do not end: %w", pids, err)
 		}
 	}
 }
 
-// killEach is kill for kernels without cgroup.kill: nothing forks while it is frozen.
-func (g groups) killEach(pids []int) {
+// Strike is one round of Kill: it kills whatever is in the groups now, and does not wait.
+func (g Groups) Strike() {
+	pids := g.PIDs()
+	if len(pids) > 0 && (g.Unified == "" || Put(g.Unified, "cgroup.kill", "1") != nil) {
+		g.killEach(pids)
+	}
+}
+
+// killEach is Strike for kernels without cgroup.kill: nothing forks while it is frozen.
+func (g Groups) killEach(pids []int) {
 	switch {
 	case g.Unified != "":
-		if put(g.Unified, "cgroup.freeze", "1") == nil {
-			defer put(g.Unified, "cgroup.freeze", "0")
+		if Put(g.Unified, "cgroup.freeze", "1") == nil {
+			defer Put(g.Unified, "cgroup.freeze", "0")
 		}
 	case g.Freezer != "":
-		if put(g.Freezer, "freezer.state", "FROZEN") == nil {
-			defer put(g.Freezer, "freezer.state", "THAWED")
+		if Put(g.Freezer, "freezer.state", "FROZEN") == nil {
+			defer Put(g.Freezer, "freezer.state", "THAWED")
 		}
 	}
 	handles := map[int]int{}
@@ -336,7 +401,7 @@ func (g groups) killEach(pids []int) {
 		}
 	}
 	// A pid that is still a member now, with the handle taken before, is the task's.
-	members := g.pids()
+	members := g.PIDs()
 	for pid, pidfd := range handles {
 		if slices.Contains(members, pid) {
 			_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // the caller looks again
@@ -345,10 +410,10 @@ func (g groups) killEach(pids []int) {
 	}
 }
 
-// remove gives the groups back, and the ones above them if these were the last.
-func (g groups) remove() error {
+// Remove gives the groups back, and the ones above them if these were the last.
+func (g Groups) Remove() error {
 	var errs []error
-	for _, top := range g.all() {
+	for _, top := range append(g.All(), g.Rest...) {
 		for _, dir := range slices.Backward(tree(top)) {
 			if err := rmdir(dir); err != nil {
 				errs = append(errs, err)
@@ -368,34 +433,22 @@ func rmdir(dir string) error {
 		if err == nil || err == unix.ENOENT {
 			return nil
 		}
-		if err != unix.EBUSY || pause(ctx, 5*time.Millisecond) != nil {
+		if err != unix.EBUSY || driver.Pause(ctx, 5*time.Millisecond) != nil {
 			return fmt.Errorf("remove cgroup %s: %w", dir, err)
 		}
 	}
 }
 
 func set(dir, file string, value int64) error {
-	return put(dir, file, strconv.FormatInt(value, 10))
+	return Put(dir, file, strconv.FormatInt(value, 10))
 }
 
-// put writes to a control file, and never makes one.
-func put(dir, file, value string) error {
+// Put writes to a control file, and never makes one.
+func Put(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(value)
 	return errors.Join(err, f.Close())
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
