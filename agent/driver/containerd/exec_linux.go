@@ -7,7 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,7 +46,12 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 	}
 	dir := filepath.Join(d.folder(id), "exec")
 	defer func() { _ = folder.Discard(dir) }() // left, it goes with the task's folder
-	x, err := p.Exec(ctx, fmt.Sprintf("exec-%016x", rand.Uint64()), spec, streams(e, dir))
+	in := input{r: e.Stdin, over: make(chan struct{})}
+	if e.Terminal {
+		in.hold = make(chan struct{})
+		defer close(in.hold)
+	}
+	x, err := p.Exec(ctx, fmt.Sprintf("exec-%016x", rand.Uint64()), spec, streams(e, &in, dir))
 	if err != nil {
 		return 0, fmt.Errorf("run %s in task %s: %w", e.Command[0], id, err)
 	}
@@ -57,11 +62,14 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 	if err != nil {
 		return 0, err
 	}
-	if err := x.Start(ctx); err != nil {
+	if err := x.Start(context.WithoutCancel(ctx)); err != nil { // given up half way it might run
 		return 0, fmt.Errorf("run %s in task %s: %w", e.Command[0], id, err)
 	}
-	for {
+	for over := in.over; ; {
 		select {
+		case <-over: // the shim, too, keeps the program's input open
+			over = nil
+			_ = x.CloseIO(ctx, client.WithStdinCloser) // it may have ended
 		case size := <-e.Resize:
 			_ = x.Resize(ctx, uint32(size.Columns), uint32(size.Rows)) // it may have ended
 		case s := <-ended:
@@ -126,7 +134,7 @@ func (d *Driver) execSpec(ctx context.Context, box client.Container, e driver.Ex
 }
 
 // streams are FIFOs to this process: such a program ends with whoever has asked for it.
-func streams(e driver.Exec, dir string) cio.Creator {
+func streams(e driver.Exec, in *input, dir string) cio.Creator {
 	out, errs := e.Stdout, e.Stderr
 	if out == nil {
 		out = io.Discard
@@ -134,15 +142,36 @@ func streams(e driver.Exec, dir string) cio.Creator {
 	if errs == nil {
 		errs = io.Discard
 	}
-	in := e.Stdin
-	if in == nil {
-		in = strings.NewReader("")
+	opts := []cio.Opt{cio.WithStreams(nil, out, errs), cio.WithFIFODir(dir)}
+	if e.Stdin != nil {
+		opts[0] = cio.WithStreams(in, out, errs)
 	}
-	opts := []cio.Opt{cio.WithStreams(in, out, errs), cio.WithFIFODir(dir)}
 	if e.Terminal {
 		opts = append(opts, cio.WithTerminal)
 	}
 	return cio.NewCreator(opts...)
+}
+
+// input is what the program reads; over is closed at its end. Of a terminal the end would be
+// a hang-up: there it is held back until hold is closed.
+type input struct {
+	r    io.Reader
+	over chan struct{}
+	once sync.Once
+	hold chan struct{} // nil: it is no terminal's
+}
+
+func (i *input) Read(p []byte) (int, error) {
+	n, err := i.r.Read(p)
+	if err == nil || n > 0 {
+		return n, nil // the error comes again
+	}
+	if i.hold != nil {
+		<-i.hold
+	} else {
+		i.once.Do(func() { close(i.over) })
+	}
+	return 0, err
 }
 
 // killBelow ends what a process of the task has started.

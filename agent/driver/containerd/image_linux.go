@@ -146,9 +146,13 @@ func (d *Driver) load(ctx context.Context, kind driver.Kind, from string) (clien
 		if errdefs.IsUnavailable(err) || ctx.Err() != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%w: %w", errBroken, err)
+		return nil, fmt.Errorf("%w: %v", errBroken, err) // what it misses may be "not found"
 	}
-	return d.unpacked(ctx, name)
+	img, err := d.unpacked(ctx, name)
+	if errdefs.IsNotFound(err) { // a blob: nothing has the digest that is asked for
+		err = fmt.Errorf("%w: %v", errBroken, err)
+	}
+	return img, err
 }
 
 // indexOf is the hash of a layout's index.json (of a docker archive's manifest.json).

@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -113,7 +114,12 @@ func userOf(c driver.Container, image imagespec.ImageConfig) []oci.SpecOpts {
 	if user == "" {
 		return []oci.SpecOpts{oci.WithAdditionalGIDs("root")}
 	}
-	return []oci.SpecOpts{oci.WithUser(user), func(ctx context.Context, cl oci.Client, box *containers.Container, s *oci.Spec) error {
+	return []oci.SpecOpts{func(ctx context.Context, cl oci.Client, box *containers.Container, s *oci.Spec) error {
+		if err := oci.WithUser(user)(ctx, cl, box, s); err != nil {
+			return fmt.Errorf("user %q: %w", user, err)
+		}
+		return nil
+	}, func(ctx context.Context, cl oci.Client, box *containers.Container, s *oci.Spec) error {
 		return oci.WithAdditionalGIDs(strconv.FormatUint(uint64(s.Process.User.UID), 10))(ctx, cl, box, s)
 	}}
 }

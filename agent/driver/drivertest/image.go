@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,7 +20,7 @@ import (
 const Busybox = "/bin/busybox"
 
 // Image is what makes up an image for a test. Every image has busybox with its applets in
-// /bin, the users root and nobody, and a shell script for each of Files.
+// /bin, and the users root and nobody.
 type Image struct {
 	User, Dir string
 	Env       []string
@@ -131,7 +133,7 @@ func base(busybox []byte) Layer {
 		"etc/group":  "root:x:0:\nnogroup:x:65534:\nstaff:x:50:nobody\n",
 	}
 	for _, applet := range strings.Fields(`sh cat chmod chown cp cut dd df echo env expr false grep head hostname id kill ln ls mkdir
-		mknod mount mv nproc printf ps pwd readlink rm seq setsid sleep sort stat stty tail tee test touch true tty umount uname wc yes [`) {
+		mknod mount mv nproc printf ps pwd readlink rm seq setsid sleep sort stat stty tail tee test touch true tty umount uname unshare wc yes [`) {
 		l["bin/"+applet] = "->busybox"
 	}
 	return l
@@ -141,13 +143,17 @@ func layerOf(t testing.TB, files Layer) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	for name, content := range files {
+	for _, name := range slices.Sorted(maps.Keys(files)) { // a folder before what is in it
+		content := files[name]
 		h := &tar.Header{Name: name, Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}
 		if strings.HasSuffix(name, "/") {
 			h.Typeflag, h.Size = tar.TypeDir, 0
 			if name == "tmp/" {
 				h.Mode = 0o1777
 			}
+		}
+		if strings.Contains(name, ".wh.") {
+			h.Mode = 0
 		}
 		if target, ok := strings.CutPrefix(content, "->"); ok {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
