@@ -439,6 +439,16 @@ func rmdir(dir string) error {
 	}
 }
 
+// Enter moves this process into the groups.
+func (g Groups) Enter() error {
+	for _, dir := range g.All() {
+		if err := Put(dir, "cgroup.procs", "0"); err != nil { // 0: the process that writes
+			return fmt.Errorf("enter cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
 func set(dir, file string, value int64) error {
 	return Put(dir, file, strconv.FormatInt(value, 10))
 }

@@ -43,11 +43,7 @@ func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image) clien
 		if err != nil {
 			return err
 		}
-		mine, err := ownCaps()
-		if err != nil {
-			return err
-		}
-		list, err := caps(c.Box, mine)
+		list, err := caps(c.Box)
 		if err != nil {
 			return err
 		}

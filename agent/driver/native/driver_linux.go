@@ -24,6 +24,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/logdir"
+	"github.com/ohmcell/ohm/agent/driver/native/image"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -38,6 +39,8 @@ type Driver struct {
 	tasks      string // folder
 	logs       logdir.Dir
 	executable string
+	images     *image.Store
+	imageBytes int64
 	groups     cgroup.Groups // above those of the tasks
 	namespaces bool
 	boot       string
@@ -92,10 +95,19 @@ func New(c Config) (*Driver, error) {
 	if err := d.sweepDrafts(); err != nil {
 		return nil, err
 	}
+	if d.imageBytes = c.ImageBytes; d.imageBytes == 0 {
+		d.imageBytes = defaultImageBytes
+	}
+	if d.images, err = image.Open(filepath.Join(dir, "images"), d.imageBytes); err != nil {
+		return nil, err
+	}
 	if c.CgroupName == "" {
 		h := fnv.New64a()
 		h.Write([]byte(d.tasks))
 		c.CgroupName = fmt.Sprintf("ohm-%016x", h.Sum64())
+	}
+	if err := d.sweepImages(); err != nil {
+		d.log.Warn("images cannot be removed", zap.Error(err))
 	}
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -153,6 +165,14 @@ func (d *Driver) Name() string { return "native" }
 func (d *Driver) Capabilities() []string {
 	has := map[string]bool{
 		driver.CanHostRoot:   true,
+		driver.CanUser:       d.namespaces,
+		driver.CanMount:      d.namespaces,
+		driver.CanReadOnly:   d.namespaces,
+		driver.CanCaps:       d.namespaces,
+		driver.CanConfine:    d.namespaces,
+		driver.CanImage:      d.namespaces,
+		driver.CanExec:       true,
+		driver.CanTerminal:   true,
 		driver.CanNamespaces: d.namespaces,
 		driver.CanMemory:     d.groups.Memory != "",
 		driver.CanCPU:        d.groups.CPU != "",
@@ -180,12 +200,18 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 	if folder.Exists(filepath.Join(string(d.logs), t.ID)) {
 		return fmt.Errorf("task %s ran here before and was removed", t.ID)
 	}
-	held, err := d.claim(t)
+	root, imageErr := d.root(t)
+	held, err := d.claim(t, root)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("claim task %s: %w", t.ID, err)
+	}
+	if imageErr != nil {
+		err := errors.Join(imageErr, writeExit(dir, imageEnd(imageErr)))
+		held.Close()
+		return err
 	}
 	err = d.launch(t.ID, held)
 	held.Close()
@@ -198,7 +224,7 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 }
 
 // claim makes the task's folder, locked; fs.ErrExist if somebody was faster.
-func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
+func (d *Driver) claim(t driver.Task, root root) (held *os.File, err error) {
 	draft, err := os.MkdirTemp(d.tasks, draftPrefix)
 	if err != nil {
 		return nil, err
@@ -218,6 +244,7 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 	dir := d.folder(t.ID)
 	sp := spec{
 		ID:         t.ID,
+		Root:       root,
 		Command:    t.Command,
 		Env:        environment(t.Env, filepath.Join(dir, scratchDir)),
 		Scratch:    filepath.Join(dir, scratchDir),
@@ -225,9 +252,13 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 		Stderr:     filepath.Join(string(d.logs), t.ID, "stderr"),
 		Namespaces: d.namespaces,
 		Cgroups:    d.groups.Child(t.ID),
+		Box:        t.Box,
 		Limits: cgroup.Limits{
 			Memory: t.Resources.GetMemoryBytes(), CPUMilli: t.Resources.GetCpuMilli(), CPUMax: t.CPUMax, Pids: cmp.Or(t.Pids, driver.DefaultPids),
 		},
+	}
+	if len(root.Layers) > 0 {
+		sp.Command, sp.Env, sp.Box = root.inside(t)
 	}
 	if err = os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
 		return held, err

@@ -39,6 +39,8 @@ type spec struct {
 	Namespaces bool
 	Cgroups    cgroup.Groups
 	Limits     cgroup.Limits
+	Box        driver.Box
+	Root       root // no layers: the node's own
 }
 
 // process names one process for good.

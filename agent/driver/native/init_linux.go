@@ -163,6 +163,9 @@ func end(namespace bool) error {
 
 // launch starts the command, born in its cgroups, as the leader of a session of its own.
 func launch(sp spec) (pid int, err error) {
+	if boxed(sp.Box) {
+		return launchBoxed(sp)
+	}
 	path, err := lookPath(sp.Command[0], sp.Scratch, sp.Env)
 	if err != nil {
 		return 0, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,7 @@ const (
 	plain  variant = "plain"  // no namespaces
 	bare   variant = "bare"   // no namespaces and no cgroups
 	legacy variant = "legacy" // no cgroup2, no namespaces
+	imaged variant = "imaged" // all that it allows, and every task in an image
 )
 
 func (v variant) driver(dir string) (*Driver, error) {
@@ -76,7 +78,7 @@ func (v variant) driver(dir string) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v != whole {
+	if v != whole && v != imaged {
 		d.namespaces = false
 	}
 	switch v {
@@ -120,8 +122,14 @@ func (v variant) fixture(t *testing.T) drivertest.Fixture {
 			}
 		}
 	})
+	var tarFile string
+	if v == imaged {
+		tarFile, _ = drivertest.MakeImage(t, drivertest.Image{})
+		tarFile = "tar:" + tarFile
+	}
 	return drivertest.Fixture{
 		Driver: d,
+		Image:  tarFile,
 		Again:  again,
 		Work: func(code int, after time.Duration) driver.Task {
 			if after == 0 {
@@ -205,7 +213,11 @@ func leftovers(d *Driver, id string) (left []string) {
 
 // TestConformance runs the suite with all that this machine allows, and with less.
 func TestConformance(t *testing.T) {
-	for _, v := range []variant{whole, plain, bare, legacy} {
+	for _, v := range []variant{whole, plain, bare, legacy, imaged} {
+		if v == imaged && !slices.Contains(must(whole.driver(t.TempDir()))(t).Capabilities(), driver.CanImage) {
+			t.Log("left out: imaged, this machine has no namespaces for this user")
+			continue
+		}
 		t.Run(string(v), func(t *testing.T) { drivertest.Run(t, v.fixture) })
 	}
 }

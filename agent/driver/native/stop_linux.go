@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
@@ -147,5 +148,9 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := os.Rename(dir, gone); err != nil {
 		return unlessGone(err)
 	}
-	return errors.Join(folder.Discard(gone), folder.SyncDir(d.tasks))
+	err = errors.Join(folder.Discard(gone), folder.SyncDir(d.tasks))
+	if sweepErr := d.sweepImages(); sweepErr != nil { // the next removal tries again
+		d.log.Warn("images cannot be removed", zap.Error(sweepErr))
+	}
+	return err
 }
