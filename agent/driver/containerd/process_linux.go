@@ -50,6 +50,16 @@ func findCommand(pids []int, init, local int) (pid int, start uint64) {
 	return 0, 0
 }
 
+// childOf is the pid by which a container knows a child of its init; 0 if there is none.
+func childOf(pids []int, init int) int {
+	for _, pid := range pids {
+		if s, ok := readStatus(pid); ok && s.parent == init && s.nested {
+			return s.local
+		}
+	}
+	return 0
+}
+
 // startTime is field 22 of /proc/<pid>/stat, in clock ticks after boot; 0 if it is gone.
 func startTime(pid int) uint64 {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

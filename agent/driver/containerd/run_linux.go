@@ -171,7 +171,7 @@ func (d *Driver) run(ctx context.Context, t driver.Task, c driver.Container, st 
 	if err := p.Start(ctx); err != nil {
 		return st, fmt.Errorf("start container %s: %w", c.Name, err)
 	}
-	local, err := d.started(ctx, p, report)
+	local, err := d.started(ctx, t.ID, p, report)
 	if err != nil || c.Role != driver.Main {
 		return st, err
 	}
@@ -185,27 +185,36 @@ func (d *Driver) writeState(id string, st state) error {
 }
 
 // started waits for ohm-init's first word: the command's pid, as the container has it.
-func (d *Driver) started(ctx context.Context, p client.Task, report string) (int, error) {
+func (d *Driver) started(ctx context.Context, task string, p client.Task, report string) (int, error) {
+	begin := time.Now()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		said := readReport(report)
-		if said.failed != "" {
-			return 0, errors.New(said.failed)
+		word := readReport(report)
+		if word.failed != "" {
+			return 0, errors.New(word.failed)
 		}
-		if said.pid != 0 {
-			return said.pid, nil
+		if word.pid != 0 || word.end != "" {
+			return word.pid, nil
 		}
 		s, err := d.look(ctx, p.ID())
 		if err != nil {
 			return 0, err
 		}
-		if !s.running && readReport(report).pid == 0 && readReport(report).failed == "" {
+		if again := readReport(report); !s.running && again == (said{}) {
 			return 0, fmt.Errorf("ohm-init ended with %d before it started the command", s.status)
+		}
+		// A task may have wiped out the report before it was read.
+		if pid := childOf(d.cgroups(task).PIDs(), int(p.Pid())); pid != 0 && time.Since(begin) > wordless {
+			return pid, nil
 		}
 		if err := driver.Pause(ctx, wait); err != nil {
 			return 0, err
 		}
 	}
 }
+
+// wordless is how long the first word is waited for once there is a child that could be the
+// command.
+const wordless = 2 * time.Second
 
 // io lets containerd's shim append both streams to the task's logs. (What has no scheme,
 // and is no FIFO, the shim opens as a plain file.)

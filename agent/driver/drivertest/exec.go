@@ -21,6 +21,21 @@ func leading(line string) int {
 	return n
 }
 
+// parentOf is a process's parent; 0 if it has ended.
+func parentOf(pid int) int {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(line, "PPid:"); ok {
+			parent, _ := strconv.Atoi(strings.TrimSpace(value))
+			return parent
+		}
+	}
+	return 0
+}
+
 // exec runs a script in a task, and gives its exit code and what it said.
 func (b *bench) exec(id, script string, change func(*driver.Exec)) (code int, out, errs string) {
 	b.Helper()

@@ -57,7 +57,8 @@ func (s *Store) layer(ctx context.Context, src source, d descriptor, diffID stri
 	if err != nil {
 		return "", err
 	}
-	if err := folder.Write(dir+".json", size); err != nil {
+	// By way of a draft of its own: several may be unpacking the same layer.
+	if err := folder.Replace(dir+".json", draft+".json", size); err != nil {
 		return "", err
 	}
 	if err := os.Rename(draft, dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrExist) {
