@@ -56,6 +56,7 @@ func (s *Store) send(ctx context.Context, r request) fate {
 	}
 	incarnation, cluster := s.identity()
 	var last error
+	lost := false // the reply of an attempt
 	for range attempts {
 		if l.unread {
 			if err := s.readLane(ctx, l); err != nil {
@@ -76,7 +77,10 @@ func (s *Store) send(ctx context.Context, r request) fate {
 			// Not applied: the incarnation is another one, or the lane was moved by a request
 			// that had been given up.
 			l.unread = true
-			if reply.cluster != cluster || !reply.found || reply.value != incarnation {
+			switch another := reply.cluster != cluster || !reply.found || reply.value != incarnation; {
+			case another && lost: // what the lane says is of the restored store; before, it may have been applied and seen
+				return fate{err: fmt.Errorf("%w: %w", cellstate.ErrUnknown, cellstate.ErrIncarnation)}
+			case another:
 				return fate{err: cellstate.ErrIncarnation}
 			}
 			last = errors.New("the lane was moved by somebody else")
@@ -85,6 +89,7 @@ func (s *Store) send(ctx context.Context, r request) fate {
 		case definite(err):
 			return fate{err: refused(err)}
 		default:
+			lost = true
 			f, settled := s.resolve(ctx, l, r)
 			if f.err != nil {
 				l.unread = true

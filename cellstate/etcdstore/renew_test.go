@@ -1,8 +1,15 @@
 package etcdstore
 
 import (
+	"context"
 	"errors"
 	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ohmcell/ohm/cellstate"
 )
@@ -37,5 +44,46 @@ func TestRenew(t *testing.T) {
 	defer empty.Close()
 	if _, err := empty.Renew(t.Context()); !errors.Is(err, cellstate.ErrNotFound) {
 		t.Errorf("a cell that never was: %v", err)
+	}
+}
+
+// goesBack loses a reply and takes the store back to before the request meanwhile.
+type goesBack struct {
+	grpc.ClientStream
+	restore func()
+}
+
+func (g goesBack) RecvMsg(m any) error {
+	if err := g.ClientStream.RecvMsg(m); err != nil || g.restore == nil {
+		return err
+	}
+	g.restore()
+	return status.Error(codes.Unavailable, "the reply was lost")
+}
+
+// TestARequestOfTheTimeBeforeARestore was applied there, and may have been seen: nobody is
+// told that it was not.
+func TestARequestOfTheTimeBeforeARestore(t *testing.T) {
+	var restore func()
+	s := open(t, Config{dial: []grpc.DialOption{grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := open(ctx, desc, cc, method, opts...)
+		if err == nil && method == pb.KV_Txn_FullMethodName && restore != nil {
+			stream, restore = goesBack{stream, restore}, nil
+		}
+		return stream, err
+	})}})
+	restore = func() { // lanes that were never used, a record that was never put
+		for _, prefix := range []string{s.side + "t/", s.key(numbered(1).Key).String()} {
+			if _, err := s.client.Delete(t.Context(), prefix, clientv3.WithPrefix()); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := s.Renew(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	out, err := s.Commit(t.Context(), cellstate.Write{Records: []cellstate.Record{numbered(1)}})
+	if !errors.Is(err, cellstate.ErrUnknown) || !errors.Is(err, cellstate.ErrIncarnation) {
+		t.Errorf("%+v, %v", out, err)
 	}
 }
