@@ -23,8 +23,9 @@ ROBUSTFLAGS ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## bin/ohm, the one binary
+build: ## bin/ohm, the one binary, and bin/ohm-init, which the containerd driver puts into containers
 	go build -o bin/ohm ./cmd/ohm
+	CGO_ENABLED=0 go build -ldflags='-s -w' -o bin/ohm-init ./cmd/ohm-init
 
 test: ## all tests with the race detector, and their totals (PKG=./some/package for some)
 	@mkdir -p bin && go build -o bin/testtotals ./hack/testtotals

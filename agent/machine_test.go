@@ -306,3 +306,11 @@ func (m *machine) knows() []string {
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.procs))
 }
+
+func (m *machine) Exec(context.Context, string, driver.Exec) (int, error) {
+	return 0, driver.ErrCannot
+}
+
+func (m *machine) Stats(context.Context, string) (driver.Stats, bool, error) {
+	return driver.Stats{}, false, nil
+}

@@ -8,29 +8,19 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"syscall"
 	"time"
 
 	"github.com/ohmcell/ohm/pkg/task"
-	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
-
-// Task is what a driver is told to run: one attempt of one slot.
-type Task struct {
-	ID         string // unique for ever; safe as a file name; at most 240 bytes
-	Command    []string
-	Env        map[string]string // complete: the task sees these and PATH, HOME, nothing of the agent's own
-	Resources  *ohmv1.Resources  // limits; 0 in a dimension: none
-	GPUs       []*ohmv1.DeviceShare
-	MaxRuntime time.Duration // for drivers that simulate; the agent enforces it for real ones
-}
 
 // Observation is what is true of a task now, seen on the machine itself.
 type Observation struct {
 	ID       string
 	State    task.State // Assigned (known, not started) … end state
-	Cause    string     // in an end state: task.Exited, Signalled, OOMKilled, StartFailed, UnknownExit
+	Cause    string     // in an end state: task.Exited, Signalled, OOMKilled, StartFailed, ImageNotFound, ImageDenied, StartDeadline, UnknownExit
 	ExitCode int
 	Signal   int
 	OOM      bool   // some process of it was killed for memory, even if the task goes on
@@ -38,6 +28,38 @@ type Observation struct {
 	Pid      int    // of the task's own first process, in the node's pid namespace; 0: none
 	Started  time.Time
 	Ended    time.Time
+}
+
+// Exec is another program in a running task. It is held to what the container is held to:
+// its root, user, limits, capabilities.
+type Exec struct {
+	Container string // empty: the main one
+	Command   []string
+	Env       map[string]string // beside the container's
+	User, Dir string            // as in Box; empty: the container's
+	Terminal  bool              // it has a terminal: Stdout is all that it says, Stderr stays empty
+	Resize    <-chan Size       // of the terminal; nil: it stays at 80 × 24
+	Stdin     io.Reader         // nil: there is nothing to read. Exec may leave one Read of it behind
+	Stdout    io.Writer         // nil: not wanted
+	Stderr    io.Writer
+}
+
+// Size of a terminal, in characters.
+type Size struct{ Columns, Rows uint16 }
+
+// ErrNotRunning says that there is no running task to do this to.
+var ErrNotRunning = errors.New("the task does not run")
+
+// Stats is what a task has used until now, as its cgroups count it. Where the kernel does
+// not count something, it is 0.
+type Stats struct {
+	CPU              time.Duration // of all cores together, since the start
+	Memory           int64         // bytes in use now, without page cache that can be dropped
+	MemoryPeak       int64         // bytes, the most so far, page cache included
+	MemoryLimit      int64         // bytes; 0: none
+	Processes        int64         // and threads, now
+	ThrottledPeriods int64         // of CPUMax (100 ms each) in which it was held back
+	Throttled        time.Duration // for how long, on all cores together
 }
 
 // Driver runs tasks on one node. Every method is idempotent and may be called by an
@@ -50,13 +72,24 @@ type Observation struct {
 type Driver interface {
 	// Name is native, hollow, … and stands in the node's record.
 	Name() string
-	// Capabilities says what the driver can really enforce on this machine, such as
-	// "namespaces", "cgroup-memory", "cgroup-cpu", "cgroup-pids", "cgroup-kill".
+	// Capabilities says what the driver can really enforce on this machine: the abilities
+	// of this package (CanMemory, …), sorted. They stand in the node's record. A task of
+	// which Needs names another one is refused by Start, as by Check, before anything is
+	// done for it, and is not known afterwards; no field is ever ignored.
 	Capabilities() []string
 
 	// Start starts the task unless it was started before under its id, by whomever;
 	// then it changes nothing and returns nil. An error says that nothing of the task
 	// is left running and that it never will: the attempt has failed.
+	//
+	// What cannot get better fails at once: an image that is not there (observed with cause
+	// ImageNotFound) or may not be had (ImageDenied). What may get better, such as a
+	// registry that is down, is tried again until the task's StartBy (StartDeadline). A
+	// Kill meanwhile ends the start. Of a task with several containers Start begins the
+	// first ones; it does not wait for an init container's end.
+	//
+	// A start that was cut short by the end of the agent's process, before any command of the
+	// task ran, may be observed as Assigned: then the next Start goes on with it.
 	Start(ctx context.Context, t Task) error
 	// Signal sends sig to the whole task: its first process gets it for sure, also
 	// where that is pid 1 of a namespace. A task that is over or not known is no error.
@@ -75,6 +108,15 @@ type Driver interface {
 	// scratch files. It refuses a task that still runs.
 	Remove(ctx context.Context, id string) error
 
+	// Exec runs another program in a running task and waits for its end; if ctx ends before,
+	// it is killed with all that it started. It returns the exit code, 128 and the number of
+	// a signal that ended it. An error says that there was no such end: the task does not run
+	// (ErrNotRunning), or the program could not be started.
+	Exec(ctx context.Context, id string, e Exec) (code int, err error)
+	// Stats says what a running task uses. ok is false for a task that does not run, and
+	// where the driver has not CanStats.
+	Stats(ctx context.Context, id string) (s Stats, ok bool, err error)
+
 	// Logs opens one stream ("stdout" or "stderr") of a task for reading, from its
 	// beginning; at the end of what is written so far Read returns io.EOF and may be
 	// tried again. Links out of the task's folder are never followed. An unknown task
@@ -85,4 +127,16 @@ type Driver interface {
 	ListLogs(ctx context.Context) (map[string]time.Time, error)
 	// RemoveLogs forgets the logs of a task for good.
 	RemoveLogs(ctx context.Context, id string) error
+}
+
+// Pause waits for d or until ctx ends, whose error it then returns.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }

@@ -36,6 +36,7 @@ type part struct {
 	tlsCert  string
 	tlsKey   string
 	node     agent.FactsConfig
+	runtime  process.Runtime
 	instance string
 }
 
@@ -75,7 +76,9 @@ func (p *part) listenFlags(f *pflag.FlagSet) {
 func (p *part) nodeFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.node.Name, "node", "", "name of this node; if not given, the host's name")
 	f.StringSliceVar(&p.node.GPUs, "gpus", nil, "this node's GPUs, id=model,…")
-	config.Settings(f, "gpus") // not node: every task has OHM_NODE in its environment
+	f.StringVar(&p.runtime.Driver, "driver", process.Drivers()[0], "what runs this node's tasks: "+strings.Join(process.Drivers(), " or ")+" (tasks of an image only)")
+	f.StringVar(&p.runtime.Containerd, "containerd-address", "/run/containerd/containerd.sock", "socket of the containerd that --driver containerd uses")
+	config.Settings(f, "gpus", "driver", "containerd-address") // not node: every task has OHM_NODE in its environment
 }
 
 func (p *part) listen() process.Listen {

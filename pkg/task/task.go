@@ -41,16 +41,19 @@ func Name(s State) string {
 
 // The causes with which an attempt ends. A status stores one of these.
 const (
-	Exited      = "Exited"    // with Status.exit_code
-	Signalled   = "Signalled" // by Status.signal
-	OOMKilled   = "OOMKilled"
-	StartFailed = "StartFailed" // the driver could not start it; Status.message says why
-	TimedOut    = "TimedOut"    // maxRuntime
-	Stop        = "Stopped"     // the user stopped or changed the job
-	Drained     = "Drained"
-	Preempted   = "Preempted"
-	NodeLost    = "NodeLost"
-	UnknownExit = "UnknownExit" // it is gone and left no exit code
+	Exited        = "Exited"    // with Status.exit_code
+	Signalled     = "Signalled" // by Status.signal
+	OOMKilled     = "OOMKilled"
+	StartFailed   = "StartFailed"   // the driver could not start it; Status.message says why
+	ImageNotFound = "ImageNotFound" // the registry, or the node, has no such image
+	ImageDenied   = "ImageDenied"   // the registry does not give it to this node
+	StartDeadline = "StartDeadline" // it could not be started in time, though that was tried again and again
+	TimedOut      = "TimedOut"      // maxRuntime
+	Stop          = "Stopped"       // the user stopped or changed the job
+	Drained       = "Drained"
+	Preempted     = "Preempted"
+	NodeLost      = "NodeLost"
+	UnknownExit   = "UnknownExit" // it is gone and left no exit code
 )
 
 // CauseText is a status's cause for people: "exited 0", "killed by SIGKILL", "OOMKilled".

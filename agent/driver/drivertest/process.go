@@ -216,11 +216,15 @@ func endTakesTheTreeAlong(t *testing.T, b *bench) {
 		t.Errorf("only %q can be seen of the tree", all)
 	}
 	o := b.observe(id)
-	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", o.Pid))
-	b.must(err)
-	b.must(os.WriteFile(dir+"/go", nil, 0o600))
+	b.letGo(o.Pid)
 	b.expectExit(b.ended(id), 6)
 	b.treeGone(id)
+}
+
+// letGo makes the file go in the working folder of a process, wherever that is mounted.
+func (b *bench) letGo(pid int) {
+	b.Helper()
+	b.must(os.WriteFile(fmt.Sprintf("/proc/%d/cwd/go", pid), nil, 0o600))
 }
 
 // treeGone: once a task has ended, or was killed, not one process of it lives.
@@ -248,9 +252,7 @@ func starterKilled(t *testing.T, b *bench) {
 			t.Fatalf("after its starter's end it is %+v, pid was %d", o, pids[i])
 		}
 	}
-	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pids[1]))
-	b.must(err)
-	b.must(os.WriteFile(dir+"/go", nil, 0o600))
+	b.letGo(pids[1])
 	b.expectExit(b.ended(short.ID), 42)
 	b.must(b.driver.Signal(b.Context(), long.ID, syscall.SIGTERM))
 	b.expectSignal(b.ended(long.ID), int(syscall.SIGTERM))
@@ -303,9 +305,7 @@ func childOutOfMemory(t *testing.T, b *bench) {
 		}
 		b.restart()
 	}
-	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", b.observe(id).Pid))
-	b.must(err)
-	b.must(os.WriteFile(dir+"/go", nil, 0o600))
+	b.letGo(b.observe(id).Pid)
 	o := b.ended(id)
 	b.expectExit(o, 3)
 	if !o.OOM {

@@ -9,7 +9,8 @@
 //	                two numbers ("1-10"), which its id decides
 //	HOLLOW_EXIT     with this exit code, 0 to 255; default 0
 //
-// Its command is never looked at. Any signal that would end a process without a handler
+// Its command, and what it is to run in, are never looked at: nothing can go wrong with an
+// image or a mount that is not there, so a hollow node takes any task that makes sense. Any signal that would end a process without a handler
 // ends it. The driver's value is the machine: an agent that starts again finds its tasks
 // in the same value, and they are gone with it.
 package hollow
@@ -126,13 +127,19 @@ func seconds(text, id string) (float64, error) {
 // Name is hollow.
 func (d *Driver) Name() string { return "hollow" }
 
-// Capabilities are none: nothing is there that could be limited.
-func (d *Driver) Capabilities() []string { return nil }
+// Capabilities are those that ask for nothing but words: a hollow task never exceeds a limit
+// or leaves its box. There is nothing in it to be looked at, entered or killed for memory.
+func (d *Driver) Capabilities() []string {
+	return []string{
+		driver.CanCaps, driver.CanCPUMax, driver.CanPids, driver.CanConfine, driver.CanContainers, driver.CanHostRoot, driver.CanImage,
+		driver.CanRegistry, driver.CanMount, driver.CanReadOnly, driver.CanUser,
+	}
+}
 
 // Start fails only on an environment that makes no sense.
 func (d *Driver) Start(_ context.Context, t driver.Task) error {
-	if t.ID == "" || len(t.Command) == 0 {
-		return fmt.Errorf("task %q has no id or no command", t.ID)
+	if err := driver.Check(t, d.Capabilities()); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,6 +285,16 @@ func (d *Driver) news(seen map[string]task.State) (changed []string, next time.T
 		maps.DeleteFunc(seen, func(id string, _ task.State) bool { return d.tasks[id] == nil })
 	}
 	return changed, next
+}
+
+// Exec fails: there is nothing to be entered.
+func (d *Driver) Exec(_ context.Context, id string, _ driver.Exec) (int, error) {
+	return 0, fmt.Errorf("hollow task %s: %w", id, driver.ErrCannot)
+}
+
+// Stats are none.
+func (d *Driver) Stats(context.Context, string) (driver.Stats, bool, error) {
+	return driver.Stats{}, false, nil
 }
 
 // Logs are one line for each stream, the same for every task.

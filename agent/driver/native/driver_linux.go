@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
+	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/logdir"
+	"github.com/ohmcell/ohm/agent/driver/native/image"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -32,9 +37,11 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // Driver is the native driver.Driver.
 type Driver struct {
 	tasks      string // folder
-	logs       string // folder
+	logs       logdir.Dir
 	executable string
-	groups     groups // above those of the tasks
+	images     *image.Store
+	imageBytes int64
+	groups     cgroup.Groups // above those of the tasks
 	namespaces bool
 	boot       string
 	log        *zap.Logger
@@ -57,7 +64,7 @@ func New(c Config) (*Driver, error) {
 	}
 	d := &Driver{
 		tasks:      filepath.Join(dir, "tasks"),
-		logs:       filepath.Join(dir, "logs"),
+		logs:       logdir.Dir(filepath.Join(dir, "logs")),
 		executable: c.Executable,
 		log:        c.Log,
 		shims:      map[int]string{},
@@ -71,7 +78,7 @@ func New(c Config) (*Driver, error) {
 	if d.boot, err = bootID(); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{d.tasks, d.logs} {
+	for _, dir := range []string{d.tasks, string(d.logs)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -80,10 +87,18 @@ func New(c Config) (*Driver, error) {
 	if d.tasks, err = filepath.EvalSymlinks(d.tasks); err != nil {
 		return nil, err
 	}
-	if d.logs, err = filepath.EvalSymlinks(d.logs); err != nil {
+	logs, err := filepath.EvalSymlinks(string(d.logs))
+	if err != nil {
 		return nil, err
 	}
+	d.logs = logdir.Dir(logs)
 	if err := d.sweepDrafts(); err != nil {
+		return nil, err
+	}
+	if d.imageBytes = c.ImageBytes; d.imageBytes == 0 {
+		d.imageBytes = defaultImageBytes
+	}
+	if d.images, err = image.Open(filepath.Join(dir, "images"), d.imageBytes); err != nil {
 		return nil, err
 	}
 	if c.CgroupName == "" {
@@ -91,11 +106,14 @@ func New(c Config) (*Driver, error) {
 		h.Write([]byte(d.tasks))
 		c.CgroupName = fmt.Sprintf("ohm-%016x", h.Sum64())
 	}
+	if err := d.sweepImages(); err != nil {
+		d.log.Warn("images cannot be removed", zap.Error(err))
+	}
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	d.groups = detect(mountinfo, c.CgroupName)
+	d.groups = cgroup.Detect(mountinfo, c.CgroupName)
 	if err := d.probe(); err != nil {
 		d.log.Info("tasks get no namespaces", zap.Error(err))
 	} else {
@@ -146,11 +164,22 @@ func (d *Driver) Name() string { return "native" }
 // Capabilities are what the machine was found to allow, sorted.
 func (d *Driver) Capabilities() []string {
 	has := map[string]bool{
-		"namespaces":    d.namespaces,
-		"cgroup-memory": d.groups.Memory != "",
-		"cgroup-cpu":    d.groups.CPU != "",
-		"cgroup-pids":   d.groups.Pids != "",
-		"cgroup-kill":   d.groups.Unified != "" || d.groups.Freezer != "",
+		driver.CanHostRoot:   true,
+		driver.CanUser:       d.namespaces,
+		driver.CanMount:      d.namespaces,
+		driver.CanReadOnly:   d.namespaces,
+		driver.CanCaps:       d.namespaces,
+		driver.CanConfine:    d.namespaces,
+		driver.CanImage:      d.namespaces,
+		driver.CanExec:       true,
+		driver.CanTerminal:   true,
+		driver.CanNamespaces: d.namespaces,
+		driver.CanMemory:     d.groups.Memory != "",
+		driver.CanCPU:        d.groups.CPU != "",
+		driver.CanCPUMax:     d.groups.CPU != "",
+		driver.CanPids:       d.groups.Pids != "",
+		driver.CanKill:       d.groups.Unified != "" || d.groups.Freezer != "",
+		driver.CanStats:      d.groups.Memory != "" && d.groups.CPU != "",
 	}
 	maps.DeleteFunc(has, func(_ string, yes bool) bool { return !yes })
 	return slices.Sorted(maps.Keys(has))
@@ -161,25 +190,28 @@ func (d *Driver) folder(id string) string { return filepath.Join(d.tasks, id) }
 
 // Start does not heed ctx: a start that is given up half way would be worse than a late one.
 func (d *Driver) Start(_ context.Context, t driver.Task) error {
-	if err := checkID(t.ID); err != nil {
+	if err := driver.Check(t, d.Capabilities()); err != nil {
 		return err
 	}
-	if len(t.Command) == 0 || t.Command[0] == "" {
-		return fmt.Errorf("task %s has no command", t.ID)
-	}
 	dir := d.folder(t.ID)
-	if exists(dir) {
+	if folder.Exists(dir) {
 		return nil
 	}
-	if exists(filepath.Join(d.logs, t.ID)) {
+	if folder.Exists(filepath.Join(string(d.logs), t.ID)) {
 		return fmt.Errorf("task %s ran here before and was removed", t.ID)
 	}
-	held, err := d.claim(t)
+	root, imageErr := d.root(t)
+	held, err := d.claim(t, root)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("claim task %s: %w", t.ID, err)
+	}
+	if imageErr != nil {
+		err := errors.Join(imageErr, writeExit(dir, imageEnd(imageErr)))
+		held.Close()
+		return err
 	}
 	err = d.launch(t.ID, held)
 	held.Close()
@@ -192,7 +224,7 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 }
 
 // claim makes the task's folder, locked; fs.ErrExist if somebody was faster.
-func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
+func (d *Driver) claim(t driver.Task, root root) (held *os.File, err error) {
 	draft, err := os.MkdirTemp(d.tasks, draftPrefix)
 	if err != nil {
 		return nil, err
@@ -206,22 +238,27 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 		}
 	}()
 	var taken bool
-	if held, taken, err = lock(draft, unix.LOCK_EX); err != nil || taken {
+	if held, taken, err = folder.Lock(draft, unix.LOCK_EX); err != nil || taken {
 		return held, errors.Join(err, errIf(taken, "the draft is locked"))
 	}
 	dir := d.folder(t.ID)
 	sp := spec{
 		ID:         t.ID,
+		Root:       root,
 		Command:    t.Command,
 		Env:        environment(t.Env, filepath.Join(dir, scratchDir)),
 		Scratch:    filepath.Join(dir, scratchDir),
-		Stdout:     filepath.Join(d.logs, t.ID, "stdout"),
-		Stderr:     filepath.Join(d.logs, t.ID, "stderr"),
+		Stdout:     filepath.Join(string(d.logs), t.ID, "stdout"),
+		Stderr:     filepath.Join(string(d.logs), t.ID, "stderr"),
 		Namespaces: d.namespaces,
-		Cgroups:    d.groups.child(t.ID),
-		Limits: limits{
-			Memory: t.Resources.GetMemoryBytes(), CPUMilli: t.Resources.GetCpuMilli(), Pids: maxPids,
+		Cgroups:    d.groups.Child(t.ID),
+		Box:        t.Box,
+		Limits: cgroup.Limits{
+			Memory: t.Resources.GetMemoryBytes(), CPUMilli: t.Resources.GetCpuMilli(), CPUMax: t.CPUMax, Pids: cmp.Or(t.Pids, driver.DefaultPids),
 		},
+	}
+	if len(root.Layers) > 0 {
+		sp.Command, sp.Env, sp.Box = root.inside(t)
 	}
 	if err = os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
 		return held, err
@@ -229,13 +266,13 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 	if err = reserveExit(draft); err != nil {
 		return held, err
 	}
-	if err = write(filepath.Join(draft, specFile), sp); err != nil {
+	if err = folder.Write(filepath.Join(draft, specFile), sp); err != nil {
 		return held, err
 	}
 	if err = os.Rename(draft, dir); err != nil { // refused if there is one, as none is ever empty
 		return held, err
 	}
-	return held, syncDir(d.tasks)
+	return held, folder.SyncDir(d.tasks)
 }
 
 func errIf(yes bool, text string) error {

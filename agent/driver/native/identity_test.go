@@ -20,6 +20,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -39,7 +40,7 @@ func newPlace(t *testing.T, v variant) *place {
 	}
 	t.Cleanup(func() { // also of what a case has broken
 		for _, id := range must(d.ids())(t) {
-			st, _ := read[state](filepath.Join(d.folder(id), stateFile))
+			st, _ := folder.Read[state](filepath.Join(d.folder(id), stateFile))
 			_ = st.Shim.signal(syscall.SIGKILL)
 			_ = st.Init.signal(syscall.SIGKILL)
 			drivertest.Eventually(t, id+" can be removed", func() bool { return d.Remove(context.Background(), id) == nil })
@@ -81,7 +82,7 @@ func (p *place) start(t *testing.T, id string, command ...string) state {
 
 func (p *place) state(t *testing.T, id string) state {
 	t.Helper()
-	return must(read[state](filepath.Join(p.folder(id), stateFile)))(t)
+	return must(folder.Read[state](filepath.Join(p.folder(id), stateFile)))(t)
 }
 
 // over checks that the task has ended with the cause, for a driver that is new to it too.
@@ -176,7 +177,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 			gone(t, "one")
 			innocent := laterDecoy(t, st.Shim, st.Init, st.Command)
 			st.Shim.Pid, st.Init.Pid, st.Command.Pid = innocent.Process.Pid, innocent.Process.Pid, innocent.Process.Pid
-			if err := write(filepath.Join(p.folder("one"), stateFile), st); err != nil {
+			if err := folder.Write(filepath.Join(p.folder("one"), stateFile), st); err != nil {
 				t.Fatal(err)
 			}
 			p.attack(t, "one")
@@ -195,7 +196,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 		innocent := laterDecoy(t, st.Init, st.Command)
 		forged := st
 		forged.Init.Pid, forged.Command.Pid = innocent.Process.Pid, innocent.Process.Pid
-		if err := write(filepath.Join(p.folder("one"), stateFile), forged); err != nil {
+		if err := folder.Write(filepath.Join(p.folder("one"), stateFile), forged); err != nil {
 			t.Fatal(err)
 		}
 		p.attack(t, "one")
@@ -261,7 +262,7 @@ func TestReboot(t *testing.T) {
 	innocent := decoy(t)
 	same := must(readStat(innocent.Process.Pid))(t).process // even the start time is the same
 	st.Boot, st.Shim, st.Init, st.Command = "another", same, same, same
-	if err := write(filepath.Join(p.folder("one"), stateFile), st); err != nil {
+	if err := folder.Write(filepath.Join(p.folder("one"), stateFile), st); err != nil {
 		t.Fatal(err)
 	}
 	p.attack(t, "one")
@@ -366,7 +367,7 @@ func TestStartCutShort(t *testing.T) {
 	work := driver.Task{ID: "one", Command: []string{"sleep", "1000"}}
 	t.Run("before the shim", func(t *testing.T) {
 		p := newPlace(t, whole)
-		must(p.claim(work))(t).Close()
+		must(p.claim(work, root{}))(t).Close()
 		if err := p.Start(t.Context(), work); err != nil {
 			t.Error(err)
 		}
@@ -374,15 +375,15 @@ func TestStartCutShort(t *testing.T) {
 	})
 	t.Run("before the command", func(t *testing.T) {
 		p := newPlace(t, whole)
-		must(p.claim(work))(t).Close()
-		if err := write(filepath.Join(p.folder("one"), stateFile), state{Boot: p.boot, Shim: process{1, 1}}); err != nil {
+		must(p.claim(work, root{}))(t).Close()
+		if err := folder.Write(filepath.Join(p.folder("one"), stateFile), state{Boot: p.boot, Shim: process{1, 1}}); err != nil {
 			t.Fatal(err)
 		}
 		p.over(t, "one", task.UnknownExit)
 	})
 	t.Run("while it is claimed", func(t *testing.T) {
 		p := newPlace(t, whole)
-		held := must(p.claim(work))(t)
+		held := must(p.claim(work, root{}))(t)
 		defer held.Close()
 		o, ok, err := must(p.v.driver(p.dir))(t).Observe(t.Context(), "one")
 		if o.State != task.Starting || !ok || err != nil {
@@ -401,7 +402,7 @@ func TestStartCutShort(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		lock := must2(lock(held, unix.LOCK_EX))(t)
+		lock := must2(folder.Lock(held, unix.LOCK_EX))(t)
 		hour := time.Now().Add(-time.Hour)
 		for _, dir := range []string{old, held} {
 			if err := os.Chtimes(dir, hour, hour); err != nil {
@@ -409,12 +410,12 @@ func TestStartCutShort(t *testing.T) {
 			}
 		}
 		must(p.v.driver(p.dir))(t)
-		if exists(old) || !exists(held) {
-			t.Errorf("old is there: %v, held is there: %v", exists(old), exists(held))
+		if folder.Exists(old) || !folder.Exists(held) {
+			t.Errorf("old is there: %v, held is there: %v", folder.Exists(old), folder.Exists(held))
 		}
 		lock.Close()
 		must(p.v.driver(p.dir))(t)
-		if exists(held) {
+		if folder.Exists(held) {
 			t.Error("a draft that nobody holds is left")
 		}
 	})

@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
 // Files that the shim opens for the init.
@@ -35,7 +39,7 @@ type word struct {
 
 // initMain starts the task's command and stays until no process of the task is left.
 func initMain(dir string) error {
-	sp, err := read[spec](filepath.Join(dir, specFile))
+	sp, err := folder.Read[spec](filepath.Join(dir, specFile))
 	if err != nil {
 		return err
 	}
@@ -151,7 +155,7 @@ func end(namespace bool) error {
 			}
 		}
 		// Not for ever in wait(2): an orphan may have come that was not looked at yet.
-		if err := pause(context.Background(), 2*time.Millisecond); err != nil {
+		if err := driver.Pause(context.Background(), 2*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -159,6 +163,9 @@ func end(namespace bool) error {
 
 // launch starts the command, born in its cgroups, as the leader of a session of its own.
 func launch(sp spec) (pid int, err error) {
+	if boxed(sp.Box) {
+		return launchBoxed(sp)
+	}
 	path, err := lookPath(sp.Command[0], sp.Scratch, sp.Env)
 	if err != nil {
 		return 0, err
@@ -169,8 +176,8 @@ func launch(sp spec) (pid int, err error) {
 	}
 	defer null.Close()
 	sys := &syscall.SysProcAttr{Setsid: true}
-	for _, dir := range sp.Cgroups.v1() {
-		if err := put(dir, "tasks", "0"); err != nil { // 0: the thread that writes
+	for _, dir := range sp.Cgroups.V1() {
+		if err := cgroup.Put(dir, "tasks", "0"); err != nil { // 0: the thread that writes
 			return 0, fmt.Errorf("enter cgroup: %w", err)
 		}
 	}

@@ -2,82 +2,17 @@ package native
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// Logs opens nothing but a plain file with one name, beneath the folder of the logs and
-// by no link: a task may have put anything in its place. It never waits for a writer.
+// Logs opens one stream of a task.
 func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
-	if err := checkID(id); err != nil {
-		return nil, err
-	}
-	if stream != "stdout" && stream != "stderr" {
-		return nil, fmt.Errorf("a task has no stream %q", stream)
-	}
-	path := filepath.Join(id, stream)
-	root, err := unix.Open(d.logs, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: d.logs, Err: err}
-	}
-	defer unix.Close(root)
-	fd, err := unix.Openat2(root, path, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_NOCTTY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-	})
-	if err != nil {
-		return nil, &fs.PathError{Op: "open log", Path: path, Err: err}
-	}
-	var info unix.Stat_t
-	if err := unix.Fstat(fd, &info); err != nil {
-		unix.Close(fd)
-		return nil, &fs.PathError{Op: "open log", Path: path, Err: err}
-	}
-	if info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1 {
-		unix.Close(fd)
-		return nil, fmt.Errorf("log %s is not a plain file with one name: refused", path)
-	}
-	return os.NewFile(uintptr(fd), path), nil
+	return d.logs.Open(id, stream)
 }
 
-// ListLogs takes the later of the two streams' times; that of the folder where there is
-// neither.
-func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) {
-	entries, err := os.ReadDir(d.logs)
-	if err != nil {
-		return nil, err
-	}
-	kept := map[string]time.Time{}
-	for _, e := range entries {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if checkID(e.Name()) != nil {
-			continue
-		}
-		var written time.Time
-		for _, part := range []string{"stdout", "stderr", "."} {
-			if info, err := os.Lstat(filepath.Join(d.logs, e.Name(), part)); err == nil && (part != "." || written.IsZero()) && info.ModTime().After(written) {
-				written = info.ModTime()
-			}
-		}
-		if !written.IsZero() { // it has not gone meanwhile
-			kept[e.Name()] = written
-		}
-	}
-	return kept, nil
-}
+// ListLogs names the tasks of which there are logs.
+func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { return d.logs.List(ctx) }
 
 // RemoveLogs forgets both streams.
-func (d *Driver) RemoveLogs(_ context.Context, id string) error {
-	if err := checkID(id); err != nil {
-		return err
-	}
-	return discard(filepath.Join(d.logs, id))
-}
+func (d *Driver) RemoveLogs(_ context.Context, id string) error { return d.logs.Remove(id) }

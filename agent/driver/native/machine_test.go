@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
@@ -22,33 +21,6 @@ import (
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
-
-func TestMounts(t *testing.T) {
-	for name, c := range map[string]struct {
-		mountinfo string
-		want      map[string]string
-	}{
-		"v1 and v2": {`
-22 27 0:21 / /proc rw,relatime - proc proc rw
-32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:7 - cgroup cgroup rw,cpu,cpuacct
-35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
-36 31 0:32 / /elsewhere/memory rw,relatime - cgroup cgroup rw,memory
-40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd
-41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
-`, map[string]string{
-			"": "/sys/fs/cgroup/unified", "cpu": "/sys/fs/cgroup/cpu,cpuacct", "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
-			"memory": "/sys/fs/cgroup/memory", "name=systemd": "/sys/fs/cgroup/systemd", "rw": "/sys/fs/cgroup/cpu,cpuacct",
-		}},
-		"v2 in a strange place": {`
-41 31 0:38 / /a\040b\134c rw,relatime shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate
-`, map[string]string{"": `/a b\c`}},
-		"none, and lines that are not understood": {"\n - cgroup2\n1 2 3 - cgroup x y\n1 2 3 4 5\n", map[string]string{}},
-	} {
-		if diff := cmp.Diff(c.want, mounts([]byte(c.mountinfo))); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-	}
-}
 
 // TestLimits: what the driver says that it enforces stands in the cgroups, with the command
 // in them and neither shim nor init, which nobody asked for.
@@ -84,7 +56,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("%s is %s, want %s", file, got, value)
 			}
 		}
-		for _, dir := range st.Cgroups.all() {
+		for _, dir := range st.Cgroups.All() {
 			procs := must(os.ReadFile(filepath.Join(dir, "cgroup.procs")))(t)
 			if want := fmt.Sprintln(st.Command.Pid); string(procs) != want {
 				t.Errorf("in %s are %q, want %q", dir, procs, want)
@@ -179,7 +151,7 @@ func TestCase108LogIsSomethingElse(t *testing.T) {
 			return unix.Bind(fd, &unix.SockaddrUnix{Name: log})
 		},
 	} {
-		dir := filepath.Join(p.logs, "one")
+		dir := filepath.Join(string(p.logs), "one")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +172,7 @@ func TestCase108LogIsSomethingElse(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := os.Symlink("other", filepath.Join(p.logs, "one")); err != nil {
+	if err := os.Symlink("other", filepath.Join(string(p.logs), "one")); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := p.Logs(t.Context(), "one", "stdout"); err == nil {

@@ -29,6 +29,10 @@ func Main(args []string) int {
 		err = shim(args[1])
 	case len(args) == 2 && args[0] == verbInit:
 		err = initMain(args[1])
+	case len(args) == 1 && args[0] == verbEnter:
+		err = enterMain()
+	case len(args) == 1 && args[0] == verbExec:
+		return execMain()
 	case len(args) == 1 && args[0] == verbProbe:
 		err = isolate()
 	default:

@@ -22,12 +22,26 @@
 //	exit.json  how it ended; written once, whole
 //	scratch/   its working directory
 //	shim.log   what shim and init have to complain about
+//	box/       of a task with an image: what it has written, and where its root is mounted
 //
 // The folder appears under its name in one step, already locked, so a task has one
 // starter, whatever crashes. A free lock with no exit.json means that the task is over
 // and nobody saw how: what is left of it is ended then, and that is written down.
 //
-// Tasks share the node's file system and network. Where they have namespaces (pid,
+// A command that asks for a user, mounts, fewer capabilities or the like is started by way
+// of one process more, which does that to itself and then becomes the command (enter_linux.go).
+// A program that is run in a task (Exec) stands below a process that joins the task's
+// namespaces; it hangs on the agent, as its output does.
+//
+// An image (image) is unpacked once, layer by layer, and put under a task by overlayfs, in a
+// mount namespace of the task's own, in which it is the root; the node sees no mount of it.
+// Such a task has a /dev and /proc of its own, Docker's usual capabilities, no new privileges
+// and Docker's seccomp profile. Images come from OCI layouts and tars; registries are for
+// drivers that have somebody to speak to them.
+//
+// Tasks share the node's network, and without an image its file system: the target of a mount must be there, and
+// HOME, the scratch folder, may be out of reach by its name for a user who may not look into
+// the agent's folder; the working folder is in reach. Where they have namespaces (pid,
 // mount, uts, ipc), mounts of the node reach them and theirs do not reach the node.
 //
 // What cannot be had: shims stay in the agent's own cgroup, so a service manager must end the
@@ -36,16 +50,21 @@
 //
 // Limits are cgroup limits: memory is hard, the number of processes is bounded, cpu is a
 // weight: under pressure tasks share in proportion to what they asked for, and an idle core
-// may be used by whoever wants it. GPUs are told to a task in its environment only.
+// may be used by whoever wants it, unless the task has a CPUMax. GPUs are told to a task in its environment only.
 package native
 
-import "go.uber.org/zap"
+import (
+	"slices"
+
+	"go.uber.org/zap"
+)
 
 // Config of a driver.
 type Config struct {
 	Dir        string // holds all state; one driver name and cgroup per folder
 	Executable string // the program that calls Main; default: this one, even if its file was replaced
 	CgroupName string // of this agent's cgroups, unique on the machine; default: made from Dir
+	ImageBytes int64  // what images may take below Dir when no task uses them; default: 20 GiB
 	Log        *zap.Logger
 }
 
@@ -54,10 +73,12 @@ const (
 	verbShim  = "native-shim"
 	verbInit  = "native-init"
 	verbProbe = "native-probe"
+	verbEnter = "native-enter"
+	verbExec  = "native-exec"
 )
 
 // Hidden says whether args (a program's arguments without its name) are a hidden verb,
 // for Main. A program that makes a driver asks this before it does anything else.
 func Hidden(args []string) bool {
-	return len(args) > 0 && (args[0] == verbShim || args[0] == verbInit || args[0] == verbProbe)
+	return len(args) > 0 && slices.Contains([]string{verbShim, verbInit, verbProbe, verbEnter, verbExec}, args[0])
 }

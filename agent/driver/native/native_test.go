@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
 // verbElsewhere makes the test's program an agent of its own: it starts tasks and waits
@@ -67,6 +70,7 @@ const (
 	plain  variant = "plain"  // no namespaces
 	bare   variant = "bare"   // no namespaces and no cgroups
 	legacy variant = "legacy" // no cgroup2, no namespaces
+	imaged variant = "imaged" // all that it allows, and every task in an image
 )
 
 func (v variant) driver(dir string) (*Driver, error) {
@@ -74,14 +78,14 @@ func (v variant) driver(dir string) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v != whole {
+	if v != whole && v != imaged {
 		d.namespaces = false
 	}
 	switch v {
 	case bare:
-		d.groups = groups{}
+		d.groups = cgroup.Groups{}
 	case legacy:
-		name := filepath.Base(d.groups.members())
+		name := filepath.Base(d.groups.Members())
 		mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil {
 			return nil, err
@@ -92,7 +96,7 @@ func (v variant) driver(dir string) (*Driver, error) {
 				v1 = append(v1, line)
 			}
 		}
-		d.groups = detect([]byte(strings.Join(v1, "")), name)
+		d.groups = cgroup.Detect([]byte(strings.Join(v1, "")), name)
 	}
 	return d, nil
 }
@@ -112,14 +116,20 @@ func (v variant) fixture(t *testing.T) drivertest.Fixture {
 		if left := leftovers(d, "*"); len(left) > 0 {
 			t.Errorf("left on the machine: %q", left)
 		}
-		for _, top := range d.groups.all() {
-			if exists(top) {
+		for _, top := range d.groups.All() {
+			if folder.Exists(top) {
 				t.Errorf("cgroup %s is left", top)
 			}
 		}
 	})
+	var tarFile string
+	if v == imaged {
+		tarFile, _ = drivertest.MakeImage(t, drivertest.Image{})
+		tarFile = "tar:" + tarFile
+	}
 	return drivertest.Fixture{
 		Driver: d,
+		Image:  tarFile,
 		Again:  again,
 		Work: func(code int, after time.Duration) driver.Task {
 			if after == 0 {
@@ -190,7 +200,7 @@ func leftovers(d *Driver, id string) (left []string) {
 		found, _ := filepath.Glob(pattern)
 		left = append(left, found...)
 	}
-	for _, group := range d.groups.child(id).all() {
+	for _, group := range d.groups.Child(id).All() {
 		found, _ := filepath.Glob(group)
 		for _, path := range found {
 			if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -203,7 +213,11 @@ func leftovers(d *Driver, id string) (left []string) {
 
 // TestConformance runs the suite with all that this machine allows, and with less.
 func TestConformance(t *testing.T) {
-	for _, v := range []variant{whole, plain, bare, legacy} {
+	for _, v := range []variant{whole, plain, bare, legacy, imaged} {
+		if v == imaged && !slices.Contains(must(whole.driver(t.TempDir()))(t).Capabilities(), driver.CanImage) {
+			t.Log("left out: imaged, this machine has no namespaces for this user")
+			continue
+		}
 		t.Run(string(v), func(t *testing.T) { drivertest.Run(t, v.fixture) })
 	}
 }

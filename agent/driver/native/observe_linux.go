@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -25,11 +27,11 @@ const buryTimeout = 10 * time.Second
 // Observe ends what is left of it and writes that down.
 func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bool, error) {
 	none := driver.Observation{}
-	if err := checkID(id); err != nil {
+	if err := folder.CheckID(id); err != nil {
 		return none, false, err
 	}
 	dir := d.folder(id)
-	held, err := alive(dir)
+	held, err := folder.Held(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, false, nil
 	}
@@ -40,11 +42,11 @@ func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bo
 		return running(id, dir), true, nil
 	}
 	d.reapShims()
-	e, err := read[exit](filepath.Join(dir, exitFile))
+	e, err := folder.Read[exit](filepath.Join(dir, exitFile))
 	if err == nil {
 		return e.observation(id), true, nil
 	}
-	if !exists(dir) {
+	if !folder.Exists(dir) {
 		return none, false, nil // removed in this moment
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -59,12 +61,12 @@ func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bo
 // running is a task that has a starter or a shim.
 func running(id, dir string) driver.Observation {
 	o := driver.Observation{ID: id, State: task.Starting}
-	st, err := read[state](filepath.Join(dir, stateFile))
+	st, err := folder.Read[state](filepath.Join(dir, stateFile))
 	if err != nil || st.Command.Pid == 0 {
 		return o // the shim is about to say more
 	}
 	o.State, o.Pid, o.Started = task.Running, st.Command.Pid, st.Started
-	o.OOM = st.Cgroups.ooms() > 0
+	o.OOM = st.Cgroups.OOMs() > 0
 	return o
 }
 
@@ -84,10 +86,10 @@ func (d *Driver) bury(ctx context.Context, id string) (exit, error) {
 	if err != nil {
 		return exit{}, fmt.Errorf("lock %s: %w", grave.Name(), err)
 	}
-	if e, err := read[exit](filepath.Join(dir, exitFile)); err == nil {
+	if e, err := folder.Read[exit](filepath.Join(dir, exitFile)); err == nil {
 		return e, nil
 	}
-	st, err := read[state](filepath.Join(dir, stateFile))
+	st, err := folder.Read[state](filepath.Join(dir, stateFile))
 	e := exit{Cause: task.UnknownExit, Pid: st.Command.Pid, Started: st.Started, Ended: now()}
 	switch {
 	case err != nil:
@@ -100,7 +102,7 @@ func (d *Driver) bury(ctx context.Context, id string) (exit, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, buryTimeout)
 	defer cancel()
-	if err := st.Cgroups.kill(ctx); err != nil {
+	if err := st.Cgroups.Kill(ctx); err != nil {
 		return exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
 	}
 	for _, p := range []process{st.Init, st.Command} {
@@ -111,7 +113,7 @@ func (d *Driver) bury(ctx context.Context, id string) (exit, error) {
 			return exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
 		}
 	}
-	e.OOM = st.Cgroups.ooms() > 0
+	e.OOM = st.Cgroups.OOMs() > 0
 	if err := writeExit(dir, e); err != nil {
 		return exit{}, fmt.Errorf("write down the end of task %s: %w", id, err)
 	}
@@ -135,18 +137,18 @@ func (p process) end(ctx context.Context) error {
 		if err != nil && err != unix.ESRCH {
 			return err
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := driver.Pause(ctx, 5*time.Millisecond); err != nil {
 			return fmt.Errorf("process %d does not end: %w", p.Pid, err)
 		}
 	}
 }
 
 // cgroups of a task: those it was started with, as far as that is known.
-func (d *Driver) cgroups(id string) groups {
-	if sp, err := read[spec](filepath.Join(d.folder(id), specFile)); err == nil {
+func (d *Driver) cgroups(id string) cgroup.Groups {
+	if sp, err := folder.Read[spec](filepath.Join(d.folder(id), specFile)); err == nil {
 		return sp.Cgroups
 	}
-	return d.groups.child(id)
+	return d.groups.Child(id)
 }
 
 // List observes all tasks. A task that cannot be observed is told in the error and hides

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -176,7 +177,7 @@ func kill(root process) error {
 			}
 		}
 		if !news {
-			for _, p := range f.below {
+			for _, p := range slices.Backward(f.below) { // or children would be orphans by then, below another one
 				f.signal(p, syscall.SIGKILL)
 			}
 			return nil

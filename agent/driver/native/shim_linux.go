@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -100,7 +101,7 @@ func (t *tended) run(starter io.WriteCloser) exit {
 
 // prepare makes what the init and the command need.
 func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
-	if t.spec, err = read[spec](filepath.Join(t.dir, specFile)); err != nil {
+	if t.spec, err = folder.Read[spec](filepath.Join(t.dir, specFile)); err != nil {
 		return nil, nil, err
 	}
 	if t.state.Boot, err = bootID(); err != nil {
@@ -110,14 +111,14 @@ func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
 		return nil, nil, err
 	}
 	t.state.Cgroups = t.spec.Cgroups
-	if err := write(filepath.Join(t.dir, stateFile), t.state); err != nil {
+	if err := folder.Write(filepath.Join(t.dir, stateFile), t.state); err != nil {
 		return nil, nil, err
 	}
 	// Orphans fall to the shim if the init is killed in plain mode.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, nil, err
 	}
-	if err := t.spec.Cgroups.create(t.spec.Limits); err != nil {
+	if err := t.spec.Cgroups.Create(t.spec.Limits); err != nil {
 		return nil, nil, fmt.Errorf("make cgroups: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(t.spec.Stdout), 0o700); err != nil {
@@ -181,14 +182,14 @@ func (t *tended) began(init, command int) error {
 		return err
 	}
 	t.state.Started = now()
-	return write(filepath.Join(t.dir, stateFile), t.state)
+	return folder.Write(filepath.Join(t.dir, stateFile), t.state)
 }
 
 // sweep ends what a killed init left behind; after a good one there is nothing.
 func (t *tended) sweep() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := t.spec.Cgroups.kill(ctx)
+	err := t.spec.Cgroups.Kill(ctx)
 	// The shim has no other children than what is to end.
 	return errors.Join(err, end(false))
 }
@@ -210,7 +211,7 @@ func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
 		case <-said:
 			return before
 		case <-tick.C:
-			before, last = last, t.spec.Cgroups.ooms()
+			before, last = last, t.spec.Cgroups.OOMs()
 		}
 	}
 }
@@ -219,7 +220,7 @@ func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
 // like one that somebody killed; that the group's counter has just gone up tells them apart,
 // unless it was the driver itself that killed it.
 func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit {
-	ooms := t.spec.Cgroups.ooms()
+	ooms := t.spec.Cgroups.OOMs()
 	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
 	status := syscall.WaitStatus(last.Status)
 	switch {
@@ -227,7 +228,7 @@ func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit 
 		e.Cause, e.Signal, e.Message = task.Signalled, int(syscall.SIGKILL), "the task's init was killed"
 	case !last.Ended:
 		e.Cause, e.Message = task.UnknownExit, fmt.Sprintf("the task's init failed with %d", init.ExitStatus())
-	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !exists(filepath.Join(t.dir, killedFile)):
+	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !folder.Exists(filepath.Join(t.dir, killedFile)):
 		e.Cause, e.Signal = task.OOMKilled, int(syscall.SIGKILL)
 		e.Message = "killed for want of memory"
 		if t.spec.Limits.Memory > 0 {

@@ -11,8 +11,11 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -28,14 +31,14 @@ const (
 // session or process group, children before parents and the command last: with the
 // command the task ends, and what is left then is killed.
 func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error {
-	if err := checkID(id); err != nil {
+	if err := folder.CheckID(id); err != nil {
 		return err
 	}
 	dir := d.folder(id)
-	if held, err := alive(dir); !held {
+	if held, err := folder.Held(dir); !held {
 		return unlessGone(err)
 	}
-	st, err := read[state](filepath.Join(dir, stateFile))
+	st, err := folder.Read[state](filepath.Join(dir, stateFile))
 	if err != nil || st.Command.Pid == 0 {
 		return fmt.Errorf("task %s is only starting", id)
 	}
@@ -79,11 +82,11 @@ func mark(dir string) error {
 // Kill returns when nothing of the task is left and its end is written down. It leaves
 // init and shim to tell how it went; if they do not, they are killed as well.
 func (d *Driver) Kill(ctx context.Context, id string) error {
-	if err := checkID(id); err != nil {
+	if err := folder.CheckID(id); err != nil {
 		return err
 	}
 	dir := d.folder(id)
-	if held, err := alive(dir); !held {
+	if held, err := folder.Held(dir); !held {
 		return unlessGone(err)
 	}
 	if err := mark(dir); err != nil {
@@ -93,7 +96,7 @@ func (d *Driver) Kill(ctx context.Context, id string) error {
 	defer cancel()
 	wait := 5 * time.Millisecond
 	for begin := time.Now(); ; wait = min(2*wait, 200*time.Millisecond) {
-		held, err := alive(dir)
+		held, err := folder.Held(dir)
 		if err != nil {
 			return unlessGone(err)
 		}
@@ -101,10 +104,10 @@ func (d *Driver) Kill(ctx context.Context, id string) error {
 			break
 		}
 		// Without a state the task is only starting: it is killed once it is there.
-		if st, err := read[state](filepath.Join(dir, stateFile)); err == nil && st.Boot == d.boot {
+		if st, err := folder.Read[state](filepath.Join(dir, stateFile)); err == nil && st.Boot == d.boot {
 			d.strike(st, time.Since(begin))
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := driver.Pause(ctx, wait); err != nil {
 			return fmt.Errorf("task %s does not end: %w", id, err)
 		}
 	}
@@ -114,11 +117,7 @@ func (d *Driver) Kill(ctx context.Context, id string) error {
 
 // strike is one round of Kill. What it cannot reach, a later round can.
 func (d *Driver) strike(st state, since time.Duration) {
-	if pids := st.Cgroups.pids(); len(pids) > 0 {
-		if st.Cgroups.Unified == "" || put(st.Cgroups.Unified, "cgroup.kill", "1") != nil {
-			st.Cgroups.killEach(pids)
-		}
-	}
+	st.Cgroups.Strike()
 	_ = kill(st.Init)
 	if since > killInit {
 		_ = st.Init.signal(syscall.SIGKILL)
@@ -137,11 +136,11 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if !task.Ended(o.State) {
 		return fmt.Errorf("task %s is %s: it cannot be removed", id, task.Name(o.State))
 	}
-	if err := d.cgroups(id).remove(); err != nil {
+	if err := d.cgroups(id).Remove(); err != nil {
 		return err
 	}
 	gone := filepath.Join(d.tasks, gonePrefix+id)
-	if err := discard(gone); err != nil {
+	if err := folder.Discard(gone); err != nil {
 		return err
 	}
 	dir := d.folder(id)
@@ -149,5 +148,9 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := os.Rename(dir, gone); err != nil {
 		return unlessGone(err)
 	}
-	return errors.Join(discard(gone), syncDir(d.tasks))
+	err = errors.Join(folder.Discard(gone), folder.SyncDir(d.tasks))
+	if sweepErr := d.sweepImages(); sweepErr != nil { // the next removal tries again
+		d.log.Warn("images cannot be removed", zap.Error(sweepErr))
+	}
+	return err
 }

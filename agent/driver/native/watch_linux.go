@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
 // rescan is how often Watch looks for tasks that another process has started.
@@ -91,13 +93,13 @@ func (w *watch) scan() (news []string, err error) {
 			continue
 		}
 		dir := w.driver.folder(id)
-		held, err := alive(dir)
+		held, err := folder.Held(dir)
 		if err != nil {
 			continue // it was removed, or the next scan may be luckier
 		}
 		fd := noShim
 		if held {
-			st, err := read[state](filepath.Join(dir, stateFile))
+			st, err := folder.Read[state](filepath.Join(dir, stateFile))
 			if err != nil || st.Command.Pid == 0 {
 				continue // only starting
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,14 +13,41 @@ import (
 
 	"github.com/ohmcell/ohm/agent"
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/containerd"
 	"github.com/ohmcell/ohm/agent/driver/hollow"
 	"github.com/ohmcell/ohm/agent/driver/native"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
-// Agent is an agent process: this machine as a node, through the native driver.
+// Runtime says what runs the node's tasks.
+type Runtime struct {
+	Driver     string // one of Drivers
+	Containerd string // address of its socket, for the driver of that name
+}
+
+// Drivers are the names of the built-in drivers that run real tasks, the usual one first.
+func Drivers() []string { return []string{"native", "containerd"} }
+
+// open makes the driver; what it keeps is below dir.
+func (r Runtime) open(dir string, log *zap.Logger) (d driver.Driver, closing func() error, err error) {
+	switch r.Driver {
+	case "", "native":
+		d, err := native.New(native.Config{Dir: dir, Log: log})
+		return d, func() error { return nil }, err
+	case "containerd":
+		d, err := containerd.New(containerd.Config{Dir: filepath.Join(dir, "containerd"), Address: r.Containerd, Log: log})
+		if err != nil {
+			return nil, nil, err
+		}
+		return d, d.Close, nil
+	}
+	return nil, nil, fmt.Errorf("there is no driver %q: %s", r.Driver, strings.Join(Drivers(), ", "))
+}
+
+// Agent is an agent process: this machine as a node.
 type Agent struct {
+	Runtime Runtime
 	Conn    grpc.ClientConnInterface // to a server
 	DataDir string
 	Facts   agent.FactsConfig
@@ -40,10 +68,11 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = unlock() }() // nothing was written to it
-	d, err := native.New(native.Config{Dir: dir, Log: a.Log})
+	d, closeDriver, err := a.Runtime.open(dir, a.Log)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = closeDriver() }() // what it holds goes with this process
 	a.Facts.DataDir = dir
 	facts, err := agent.Facts(a.Facts)
 	if err != nil {

@@ -25,6 +25,7 @@ type Dev struct {
 	Cell      string
 	Version   string
 	Facts     agent.FactsConfig
+	Runtime   Runtime
 	AgentTime agent.Config
 	Server    Server // limits only
 	Log       *zap.Logger
@@ -72,7 +73,7 @@ func (d Dev) Run(ctx context.Context) error {
 		})},
 		{Name: "agent", Run: after(func(ctx context.Context) error {
 			return d.withConn(cell.address, func(conn *grpc.ClientConn) error {
-				return Agent{Conn: conn, DataDir: d.DataDir, Facts: d.Facts, Times: d.AgentTime, Log: d.Log.Named("agent"), Left: d.Left}.Run(ctx)
+				return Agent{Runtime: d.Runtime, Conn: conn, DataDir: d.DataDir, Facts: d.Facts, Times: d.AgentTime, Log: d.Log.Named("agent"), Left: d.Left}.Run(ctx)
 			})
 		})},
 	}

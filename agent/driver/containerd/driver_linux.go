@@ -1,0 +1,220 @@
+package containerd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
+	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/logdir"
+)
+
+// Driver is the containerd driver.Driver.
+type Driver struct {
+	client     *client.Client
+	namespace  string
+	cgroupName string
+	tasks      string // folder
+	logs       logdir.Dir
+	init       string
+	conf       Config
+	groups     cgroup.Groups // above those of the tasks
+	boot       string
+	log        *zap.Logger
+
+	mu     sync.Mutex
+	starts map[string]context.CancelFunc // under way, by task
+	ooms   map[string]*oomCount          // by task
+	clean  bool                          // what is nobody's was swept
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes a driver on what the folder and containerd hold. The daemon need not be there
+// yet.
+func New(c Config) (*Driver, error) {
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // as mounts are named
+		return nil, err
+	}
+	name := "ohm-" + hash(dir)
+	d := &Driver{
+		namespace: c.Namespace, cgroupName: c.CgroupName, init: c.Init, conf: c, log: c.Log,
+		tasks: filepath.Join(dir, "tasks"), logs: logdir.Dir(filepath.Join(dir, "logs")),
+		starts: map[string]context.CancelFunc{}, ooms: map[string]*oomCount{},
+	}
+	if d.namespace == "" {
+		d.namespace = name
+	}
+	if d.cgroupName == "" {
+		d.cgroupName = name
+	}
+	if d.log == nil {
+		d.log = zap.NewNop()
+	}
+	for _, dir := range []string{d.tasks, string(d.logs)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if d.init, err = findInit(c.Init); err != nil {
+		return nil, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, err
+	}
+	d.boot = strings.TrimSpace(string(boot))
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	d.groups = cgroup.Detect(mountinfo, d.cgroupName).WithRest(mountinfo, d.cgroupName)
+	if d.client, err = client.New(c.Address, client.WithDefaultNamespace(d.namespace), client.WithTimeout(10*time.Second)); err != nil {
+		return nil, fmt.Errorf("containerd at %s: %w", c.Address, err)
+	}
+	return d, nil
+}
+
+// Close gives back the connection; no task is touched.
+func (d *Driver) Close() error { return d.client.Close() }
+
+// findInit looks for ohm-init where it is named, beside this program, or in PATH.
+func findInit(path string) (string, error) {
+	if path == "" {
+		if self, err := os.Executable(); err == nil {
+			path = filepath.Join(filepath.Dir(self), "ohm-init")
+		}
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			found, err := exec.LookPath("ohm-init")
+			if err != nil {
+				return "", fmt.Errorf("the containerd driver needs the program ohm-init beside this one or in PATH: make build makes both")
+			}
+			path = found
+		}
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return "", fmt.Errorf("ohm-init at %s: %w", path, err)
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// Name is containerd.
+func (d *Driver) Name() string { return "containerd" }
+
+// Capabilities are what this machine's cgroups allow, and what containerd does anywhere.
+func (d *Driver) Capabilities() []string {
+	can := []string{
+		driver.CanNamespaces, driver.CanKill, driver.CanImage, driver.CanRegistry, driver.CanUser, driver.CanMount, driver.CanReadOnly,
+		driver.CanCaps, driver.CanConfine, driver.CanContainers, driver.CanExec, driver.CanTerminal, driver.CanStats,
+	}
+	for ability, dir := range map[string]string{
+		driver.CanMemory: d.groups.Memory, driver.CanCPU: d.groups.CPU, driver.CanCPUMax: d.groups.CPU, driver.CanPids: d.groups.Pids,
+	} {
+		if dir != "" {
+			can = append(can, ability)
+		}
+	}
+	slices.Sort(can)
+	return can
+}
+
+// hash is a name of 32 characters for one of any length.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
+}
+
+// folder of a task.
+func (d *Driver) folder(id string) string { return filepath.Join(d.tasks, id) }
+
+// cgroups of a task.
+func (d *Driver) cgroups(id string) cgroup.Groups { return d.groups.Child(hash(id)) }
+
+// containerID is containerd's name of a task's container.
+func containerID(id, container string) string { return hash(id) + "-" + hash(container)[:8] }
+
+// Files of a task's folder.
+const (
+	specFile   = "spec.json"
+	stateFile  = "state.json"
+	exitFile   = "exit.json"
+	endedFile  = "ended.json" // to become exit.json, once the logs are complete
+	killedFile = "killed"
+	scratchDir = "scratch"
+	reportFile = "report-" // and the container's name
+)
+
+// state is what is known of a task that was begun.
+type state struct {
+	Boot    string
+	Begun   []string  // containers whose command may have run, in order
+	Started time.Time // of the main command, or of the first container before that
+	Main    bool      // the main command was started
+	Pid     int       // of the main command; 0: not known
+	Start   uint64    // its start time, clock ticks after boot
+}
+
+// exit is how a task ended.
+type exit struct {
+	Cause   string
+	Code    int    `json:",omitempty"`
+	Signal  int    `json:",omitempty"`
+	OOM     bool   `json:",omitempty"`
+	Message string `json:",omitempty"`
+	Pid     int    `json:",omitempty"`
+	Started time.Time
+	Ended   time.Time
+}
+
+// now is the time as it comes back from a file.
+func now() time.Time { return time.Now().UTC().Round(0) }
+
+// begun says whether any command of the task may have run.
+func (s state) begun() bool { return len(s.Begun) > 0 }
+
+// readState of a task; none is the zero state.
+func (d *Driver) readState(id string) (state, error) {
+	st, err := folder.Read[state](filepath.Join(d.folder(id), stateFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return state{}, nil
+	}
+	return st, err
+}
+
+// Logs opens one stream of a task.
+func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
+	return d.logs.Open(id, stream)
+}
+
+// ListLogs names the tasks of which there are logs.
+func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { return d.logs.List(ctx) }
+
+// RemoveLogs forgets both streams.
+func (d *Driver) RemoveLogs(_ context.Context, id string) error { return d.logs.Remove(id) }

@@ -1,0 +1,270 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/folder"
+)
+
+// The labels of a container.
+const (
+	labelTask    = "ohm.task"
+	labelName    = "ohm.container"
+	labelBoot    = "ohm.boot"
+	labelStarted = "ohm.started"
+)
+
+// seen is what containerd says of one container's process.
+type seen struct {
+	there   bool // there is a process, or was one that ended
+	running bool // its ohm-init was started and has not ended
+	created bool // it was never started
+	status  int  // as a shell has it
+	at      time.Time
+}
+
+// looker says how a container stands.
+type looker func(ctx context.Context, container string) (seen, error)
+
+// look asks containerd about one container.
+func (d *Driver) look(ctx context.Context, container string) (seen, error) {
+	r, err := d.client.TaskService().Get(ctx, &tasksapi.GetRequest{ContainerID: container})
+	if err != nil {
+		if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+			return seen{}, nil
+		}
+		return seen{}, fmt.Errorf("ask containerd: %w", err)
+	}
+	return seenOf(r.Process), nil
+}
+
+// lookAll asks once about all containers.
+func (d *Driver) lookAll(ctx context.Context) (looker, error) {
+	r, err := d.client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask containerd: %w", errgrpc.ToNative(err))
+	}
+	all := map[string]seen{}
+	for _, p := range r.Tasks {
+		all[p.ID] = seenOf(p)
+	}
+	return func(ctx context.Context, container string) (seen, error) {
+		if s, ok := all[container]; ok {
+			return s, nil
+		}
+		return d.look(ctx, container) // newer than the list, perhaps
+	}, nil
+}
+
+func seenOf(p *tasktypes.Process) seen {
+	return seen{
+		there: p.Status != tasktypes.Status_UNKNOWN, created: p.Status == tasktypes.Status_CREATED,
+		running: p.Status != tasktypes.Status_STOPPED && p.Status != tasktypes.Status_CREATED && p.Status != tasktypes.Status_UNKNOWN,
+		status:  int(p.ExitStatus), at: p.ExitedAt.AsTime().UTC(),
+	}
+}
+
+// advance starts whatever of the task is due: the first container, and each that follows
+// one that is ready. It says how the task ended, if it has. The lock is held.
+func (d *Driver) advance(ctx context.Context, t driver.Task, look looker) (*exit, error) {
+	st, err := d.readState(t.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range t.All() {
+		if i >= len(st.Begun) {
+			if d.killed(t.ID) {
+				return &exit{Signal: int(unix.SIGKILL), Message: "killed before container " + c.Name + " started"}, nil
+			}
+			if st, err = d.run(ctx, t, c, st); err != nil {
+				return nil, err
+			}
+		}
+		if c.Role == driver.Sidecar {
+			continue
+		}
+		s, err := look(ctx, containerID(t.ID, c.Name))
+		if err == nil && s.created { // its start was cut short before it ran
+			st.Begun = st.Begun[:i]
+			if st, err = d.run(ctx, t, c, st); err == nil {
+				s, err = d.look(ctx, containerID(t.ID, c.Name))
+			}
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case s.there && !s.running:
+			e := d.verdict(t, c, st, s)
+			if c.Role == driver.Init && e.Code == 0 && e.Signal == 0 {
+				continue
+			}
+			return e, nil
+		case !s.there:
+			return d.vanished(st), nil
+		}
+		return nil, nil // it runs: what follows waits
+	}
+	return nil, nil
+}
+
+// run makes and starts one container, and waits until its command was started.
+func (d *Driver) run(ctx context.Context, t driver.Task, c driver.Container, st state) (state, error) {
+	id := containerID(t.ID, c.Name)
+	if err := d.dropContainer(ctx, id); err != nil { // of a start that was cut short
+		return st, err
+	}
+	img, err := d.image(ctx, c.Image)
+	if err != nil {
+		return st, err
+	}
+	report := d.report(t.ID, c.Name)
+	if err := os.WriteFile(report, nil, 0o600); err != nil {
+		return st, err
+	}
+	begin := now()
+	box, err := d.client.NewContainer(ctx, id,
+		client.WithImage(img), client.WithSnapshotter(snapshotter), client.WithNewSnapshot(id, img),
+		client.WithContainerLabels(map[string]string{
+			labelTask: t.ID, labelName: c.Name, labelBoot: d.boot, labelStarted: begin.Format(time.RFC3339Nano),
+		}),
+		d.spec(t, c, img),
+	)
+	if err != nil {
+		return st, fmt.Errorf("make container %s: %w", c.Name, err)
+	}
+	spec, err := box.Spec(ctx)
+	if err != nil {
+		return st, err
+	}
+	uid, gid := int(spec.Process.User.UID), int(spec.Process.User.GID)
+	for _, path := range []string{report, filepath.Join(d.folder(t.ID), scratchDir)} {
+		if err := os.Lchown(path, uid, gid); err != nil {
+			return st, err
+		}
+	}
+	p, err := box.NewTask(ctx, d.io(t.ID))
+	if err != nil {
+		return st, fmt.Errorf("start container %s: %w", c.Name, err)
+	}
+	st.Boot, st.Begun = d.boot, append(st.Begun, c.Name)
+	if st.Started.IsZero() || c.Role == driver.Main {
+		st.Started = begin
+	}
+	if err := d.writeState(t.ID, st); err != nil { // before it runs: it never may twice
+		return st, err
+	}
+	if err := p.Start(ctx); err != nil {
+		return st, fmt.Errorf("start container %s: %w", c.Name, err)
+	}
+	local, err := d.started(ctx, t.ID, p, report)
+	if err != nil || c.Role != driver.Main {
+		return st, err
+	}
+	st.Main = true
+	st.Pid, st.Start = findCommand(d.cgroups(t.ID).PIDs(), int(p.Pid()), local)
+	return st, d.writeState(t.ID, st)
+}
+
+func (d *Driver) writeState(id string, st state) error {
+	return folder.Write(filepath.Join(d.folder(id), stateFile), st)
+}
+
+// started waits for ohm-init's first word: the command's pid, as the container has it.
+func (d *Driver) started(ctx context.Context, task string, p client.Task, report string) (int, error) {
+	begin := time.Now()
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		word := readReport(report)
+		if word.failed != "" {
+			return 0, errors.New(word.failed)
+		}
+		if word.pid != 0 || word.end != "" {
+			return word.pid, nil
+		}
+		s, err := d.look(ctx, p.ID())
+		if err != nil {
+			return 0, err
+		}
+		if again := readReport(report); !s.running && again == (said{}) {
+			return 0, fmt.Errorf("ohm-init ended with %d before it started the command", s.status)
+		}
+		// A task may have wiped out the report before it was read.
+		if pid := childOf(d.cgroups(task).PIDs(), int(p.Pid())); pid != 0 && time.Since(begin) > wordless {
+			return pid, nil
+		}
+		if err := driver.Pause(ctx, wait); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// wordless is how long the first word is waited for once there is a child that could be the
+// command.
+const wordless = 2 * time.Second
+
+// io lets containerd's shim append both streams to the task's logs. (What has no scheme,
+// and is no FIFO, the shim opens as a plain file.)
+func (d *Driver) io(id string) cio.Creator {
+	dir := filepath.Join(string(d.logs), id)
+	return func(string) (cio.IO, error) {
+		return logIO{cio.Config{Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr")}}, nil
+	}
+}
+
+// logIO is a task's output that nobody in this process reads.
+type logIO struct{ config cio.Config }
+
+func (l logIO) Config() cio.Config { return l.config }
+func (logIO) Cancel()              {}
+func (logIO) Wait()                {}
+func (logIO) Close() error         { return nil }
+
+// said is an ohm-init's report.
+type said struct {
+	pid    int
+	failed string
+	end    string // exited or signalled
+	number int
+}
+
+// maxReport bounds what is read of a report, which the task could have written to.
+const maxReport = 16 << 10
+
+func readReport(path string) (r said) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return r
+	}
+	defer f.Close()
+	data := make([]byte, maxReport)
+	n, _ := f.Read(data)
+	for line := range strings.Lines(string(data[:n])) {
+		line, whole := strings.CutSuffix(line, "\n")
+		word, rest, _ := strings.Cut(line, " ")
+		switch {
+		case !whole:
+		case word == "started":
+			fmt.Sscan(rest, &r.pid)
+		case word == "failed":
+			r.failed = rest
+		case word == "exited" || word == "signalled":
+			r.end = word
+			fmt.Sscan(rest, &r.number)
+		}
+	}
+	return r
+}

@@ -1,0 +1,226 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
+	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/pkg/task"
+)
+
+// Folders in the making and in the unmaking, beside those of the tasks.
+const (
+	draftPrefix = ".draft-"
+	gonePrefix  = ".gone-"
+)
+
+// failure is why a start failed, with its cause.
+type failure struct {
+	cause string
+	err   error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// Start begins the task, or goes on with a start that was cut short.
+func (d *Driver) Start(ctx context.Context, t driver.Task) error {
+	if err := driver.Check(t, d.Capabilities()); err != nil {
+		return err
+	}
+	if dir := d.folder(t.ID); !folder.Exists(dir) {
+		if folder.Exists(filepath.Join(string(d.logs), t.ID)) {
+			return fmt.Errorf("task %s ran here before and was removed", t.ID)
+		}
+		if err := d.claim(t); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("claim task %s: %w", t.ID, err)
+		}
+	}
+	held, err := folder.Take(ctx, d.folder(t.ID))
+	if err != nil {
+		return fmt.Errorf("start task %s: %w", t.ID, err)
+	}
+	defer held.Close()
+	if _, ended, err := d.exit(t.ID); ended || err != nil {
+		return err
+	}
+	st, err := d.readState(t.ID)
+	if err != nil || st.begun() {
+		return err // somebody was faster
+	}
+	if t, err = folder.Read[driver.Task](filepath.Join(d.folder(t.ID), specFile)); err != nil {
+		return err
+	}
+	ctx, cancel := d.deadline(ctx, t)
+	defer cancel()
+	// While it starts it is killed by way of this context.
+	d.mu.Lock()
+	d.starts[t.ID] = cancel
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		delete(d.starts, t.ID)
+		d.mu.Unlock()
+	}()
+	err = d.begin(ctx, t)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, d.giveUp(t, err))
+}
+
+// deadline is the time until which the task's start may try.
+func (d *Driver) deadline(ctx context.Context, t driver.Task) (context.Context, context.CancelFunc) {
+	if t.StartBy.IsZero() {
+		return context.WithTimeout(ctx, startFor)
+	}
+	return context.WithDeadline(ctx, t.StartBy)
+}
+
+// claim makes the task's folder; fs.ErrExist if somebody was faster.
+func (d *Driver) claim(t driver.Task) (err error) {
+	draft, err := os.MkdirTemp(d.tasks, draftPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(draft)
+		}
+	}()
+	held, _, err := folder.Lock(draft, unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	held.Close()
+	if err := os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
+		return err
+	}
+	if err := folder.Write(filepath.Join(draft, specFile), t); err != nil {
+		return err
+	}
+	// Refused where there is one: none is ever empty.
+	if err := os.Rename(draft, d.folder(t.ID)); err != nil {
+		if errors.Is(err, unix.ENOTEMPTY) {
+			return fs.ErrExist
+		}
+		return err
+	}
+	return folder.SyncDir(d.tasks)
+}
+
+// begin makes everything of the task and starts its first containers. The lock is held.
+func (d *Driver) begin(ctx context.Context, t driver.Task) error {
+	if err := d.checkMachine(t); err != nil {
+		return err
+	}
+	if d.killed(t.ID) {
+		return errors.New("killed before it started")
+	}
+	for _, c := range t.All() {
+		if _, err := d.image(ctx, c.Image); err != nil {
+			return d.onKill(t.ID, err)
+		}
+	}
+	pids := t.Pids
+	if pids == 0 {
+		pids = driver.DefaultPids
+	}
+	limits := cgroup.Limits{
+		Memory: t.Resources.GetMemoryBytes(), CPUMilli: t.Resources.GetCpuMilli(), CPUMax: t.CPUMax,
+		Pids: pids + int64(len(t.All()))*initThreads,
+	}
+	if err := d.cgroups(t.ID).Create(limits); err != nil {
+		return fmt.Errorf("make cgroups: %w", err)
+	}
+	if err := d.openLogs(t.ID); err != nil {
+		return err
+	}
+	_, err := d.advance(ctx, t, d.look)
+	return d.onKill(t.ID, err)
+}
+
+// initThreads are allowed to each container beyond what the task may have, for ohm-init.
+const initThreads = 8
+
+// onKill says of a start that failed when it was killed that it was.
+func (d *Driver) onKill(id string, err error) error {
+	if err != nil && d.killed(id) {
+		return errors.New("killed while it started")
+	}
+	return err
+}
+
+// checkMachine refuses what containerd or runc would refuse in words that help nobody.
+func (d *Driver) checkMachine(t driver.Task) error {
+	for _, c := range t.All() {
+		for _, m := range c.Mounts {
+			if m.Source != "" && !folder.Exists(m.Source) {
+				return fmt.Errorf("container %s: %s, to be mounted at %s, is not on this node", c.Name, m.Source, m.Target)
+			}
+		}
+		if _, err := caps(c.Box); err != nil {
+			return fmt.Errorf("container %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// openLogs makes the two files that containerd's shim appends to.
+func (d *Driver) openLogs(id string) error {
+	dir := filepath.Join(string(d.logs), id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, stream := range []string{"stdout", "stderr"} {
+		f, err := os.OpenFile(filepath.Join(dir, stream), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveUp writes down that the task never will run, and leaves nothing of it running. The
+// lock is held.
+func (d *Driver) giveUp(t driver.Task, why error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanFor)
+	defer cancel()
+	st, err := d.readState(t.ID)
+	if err != nil {
+		return err
+	}
+	e := exit{Cause: task.StartFailed, Message: firstLine(why.Error()), Started: st.Started, Ended: now()}
+	if e.Started.IsZero() {
+		e.Started = e.Ended
+	}
+	if f := (*failure)(nil); errors.As(why, &f) {
+		e.Cause = f.cause
+	}
+	return errors.Join(d.clear(ctx, t), folder.Write(filepath.Join(d.folder(t.ID), exitFile), e))
+}
+
+// cleanFor is how long the rest of one task may take to go.
+const cleanFor = 30 * time.Second
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+func (d *Driver) killed(id string) bool {
+	return folder.Exists(filepath.Join(d.folder(id), killedFile))
+}

@@ -1,0 +1,76 @@
+package drivertest
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// stats of a running task.
+func (b *bench) stats(id string) driver.Stats {
+	b.Helper()
+	s, ok, err := b.driver.Stats(b.Context(), id)
+	if err != nil || !ok {
+		b.Fatalf("stats of %s: running %v, %v", id, ok, err)
+	}
+	return s
+}
+
+// ticks are hundredths of a second of CPU that a process has used, as the kernel counts them.
+func (b *bench) ticks(pid int) time.Duration {
+	b.Helper()
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	b.must(err)
+	f := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	user, err := strconv.Atoi(f[11])
+	b.must(err)
+	system, err := strconv.Atoi(f[12])
+	b.must(err)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+func cpuMax(t *testing.T, b *bench) {
+	spin := in(driver.Box{}, "while :; do :; done")
+	spin.CPUMax = 200
+	id := b.start(spin)
+	pid := b.observe(id).Pid
+	begin, before := time.Now(), b.ticks(pid)
+	Eventually(t, "it was held back in ten periods", func() bool { return b.stats(id).ThrottledPeriods >= 10 })
+	wall := time.Since(begin)
+	if used := b.ticks(pid) - before; used > wall*3/10+50*time.Millisecond {
+		t.Errorf("with a fifth of a core it used %v of %v", used, wall)
+	}
+	if s := b.stats(id); s.Throttled <= 0 || s.CPU <= 0 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+func stats(t *testing.T, b *bench) {
+	if _, ok, err := b.driver.Stats(b.Context(), "never-started"); ok || err != nil {
+		t.Errorf("of an unknown task: %v, %v", ok, err)
+	}
+	id := b.start(driver.Task{
+		Command:   []string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=24M count=4 2>/dev/null; echo done; sleep 1000 & wait"},
+		Resources: &ohmv1.Resources{MemoryBytes: 64 << 20},
+	})
+	b.says(id, "done")
+	for range 2 {
+		s := b.stats(id)
+		if s.MemoryPeak < 24<<20 || s.MemoryPeak > 64<<20 || s.MemoryLimit != 64<<20 || s.Memory <= 0 || s.Memory >= 24<<20 {
+			t.Errorf("memory is told as %+v", s)
+		}
+		if s.CPU <= 0 || s.CPU > time.Minute || s.Processes < 2 || s.ThrottledPeriods != 0 {
+			t.Errorf("usage is told as %+v", s)
+		}
+		b.restart()
+	}
+	b.must(b.driver.Kill(b.Context(), id))
+	if s, ok, err := b.driver.Stats(b.Context(), id); ok || err != nil {
+		t.Errorf("of an ended task: %+v, %v", s, err)
+	}
+}

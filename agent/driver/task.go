@@ -1,0 +1,92 @@
+package driver
+
+import (
+	"time"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Task is what a driver is told to run: one attempt of one slot. What is left out is not
+// asked for; what a driver cannot honour it refuses (Check), and never ignores.
+type Task struct {
+	ID         string // unique for ever; safe as a file name; at most 240 bytes
+	Command    []string
+	Env        map[string]string // complete: the task sees these and PATH, HOME, nothing of the agent's own
+	Resources  *ohmv1.Resources  // limits; 0 in a dimension: none; cpu is a weight
+	GPUs       []*ohmv1.DeviceShare
+	MaxRuntime time.Duration // for drivers that simulate; the agent enforces it for real ones
+
+	Box                    // what Command runs in
+	Containers []Container // of a task that has several, in place of Command, Env and Box; absent: one main container of these
+
+	CPUMax  int64     // thousandths of a core that it may never exceed, whatever is idle; 0: no such limit
+	Pids    int64     // processes and threads; 0: DefaultPids where the machine can count them
+	StartBy time.Time // until then a start tries again what may pass, such as a registry that is down; zero: for two minutes
+}
+
+// Box is what one program finds itself in. The zero Box is the node's own file system, the
+// agent's own user and a scratch folder of the task's own.
+type Box struct {
+	// Image gives the root file system, in which the program can write without any other
+	// task's seeing it: a registry reference (example.org/train:1), oci:DIR for an OCI layout
+	// or tar:FILE for one in a tar. Empty: the node's own file system. User, folder, command
+	// and environment that the image names hold where the task names none.
+	Image string
+	// User is a name or number, with ":" and a group if it is not to be the user's own; names
+	// are looked up in the root file system. Empty: the image's; without an image the agent's.
+	User string
+	// Dir is the working folder. Empty: the image's; if that names none, and without an
+	// image, the task's scratch folder, which is empty at the start, is HOME unless Env says
+	// otherwise, and goes with the task.
+	Dir          string
+	Mounts       []Mount
+	ReadOnlyRoot bool // nothing but mounts and scratch folder can be written
+	// Capabilities of Linux beyond the driver's usual ones, or less than these; names as in
+	// CAP_NET_RAW; ALL in DropCaps: none but AddCaps.
+	AddCaps, DropCaps []string
+	// Confined: no process of it gains privileges by executing a file, and it is held to the
+	// driver's usual seccomp profile. With an Image this is always so.
+	Confined bool
+}
+
+// DefaultPids bounds the processes and threads of a task that names no bound.
+const DefaultPids = 4096
+
+// Mount is one place in a box where something else appears.
+type Mount struct {
+	Target   string // absolute
+	Source   string // a path of the node, which must exist; empty: a tmpfs
+	Size     int64  // of a tmpfs, bytes; 0: half of the node's memory, charged to the task like all it uses
+	ReadOnly bool
+}
+
+// Role of a container within its task.
+type Role int
+
+// The roles.
+const (
+	Main    Role = iota // exactly one: its end is the task's
+	Init                // runs to its end, with exit code 0, before anything after it in the list starts
+	Sidecar             // starts before what follows it in the list; is ended with the task; its own end ends nothing
+)
+
+// Container is one of several programs that live and die together as a task. They share
+// the task's limits, scratch folder and logs.
+type Container struct {
+	Name    string // unique in the task, a DNS label
+	Role    Role
+	Command []string
+	Env     map[string]string
+	Box
+}
+
+// MainName is the name of a plain task's one container.
+const MainName = "main"
+
+// All are the containers of the task, in order.
+func (t Task) All() []Container {
+	if len(t.Containers) > 0 {
+		return t.Containers
+	}
+	return []Container{{Name: MainName, Command: t.Command, Env: t.Env, Box: t.Box}}
+}
