@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -101,11 +100,10 @@ func BenchmarkApplySteady(b *testing.B) {
 	events := 0
 	for events < b.N {
 		b.StopTimer()
-		come, go_ := c.submit(), c.remove()
+		came, went := c.submit(), c.remove()
 		b.StartTimer()
-		c.apply(b, come)
-		c.apply(b, go_)
-		events += len(come) + len(go_)
+		c.apply(b, came)
+		c.apply(b, went)
+		events += len(came) + len(went)
 	}
-	_ = proto.Size
 }

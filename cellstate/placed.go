@@ -54,11 +54,8 @@ func (s *placed) all() []*Placement {
 			break
 		}
 		before := at.before.Load()
-		if before == nil {
-			if list := at.list.Load(); list != nil { // made just now
-				base = *list
-				break
-			}
+		if before == nil && at.list.Load() != nil { // made just now
+			continue
 		}
 		edits = append(edits, at)
 		at = before

@@ -48,7 +48,8 @@ func shares(a, b *cellstate.Write) int {
 	return n
 }
 
-// appendWrites appends joined writes, of which the first is number i of the call, and notes their proofs. It returns how many operations that adds along the path.
+// appendWrites appends joined writes, of which the first is number i of the call, and notes
+// their proofs. It returns how many operations that adds along the path.
 func (s *Store) appendWrites(b []byte, writes []cellstate.Write, i int, proofs []key) (_ []byte, path int, err error) {
 	if len(writes) == 1 {
 		b, path, proofs[0], err = s.appendWrite(b, &writes[0], 0, i)
