@@ -31,7 +31,8 @@ tasks take one core each. All that is counted is counted from the store.
 
 With --steady, whole jobs are removed at random as fast as placements come, once that
 share of the cell is in use; with --fill nothing leaves. With --live so many placements
-are there before the first scheduler starts, and so many are kept.
+are there before the first scheduler starts, and so many are kept. With --rate tasks come
+so many a second, instead of as fast as they are placed.
 
 With --life tasks of 1 to 10 s run on simulated nodes, below a server process: placed,
 started, reported, ended one by one, released. With --trickle jobs of the service
@@ -69,6 +70,7 @@ scheduler come beside the load, with --submit the load comes through the API, wi
 	f.IntVar(&conf.MaxPerNode, "max-per-node", 1, "tasks of one job on one node at most")
 	f.Float64Var(&conf.Steady, "steady", 0.6, "share of the cell to keep in use")
 	f.IntVar(&conf.Live, "live", 0, "placements that are there from the start and kept in use, instead of --steady")
+	f.Float64Var(&conf.Rate, "rate", 0, "tasks a second that come; 0: as many as are placed")
 	f.BoolVar(&fill, "fill", false, "fill the cell, nothing leaves")
 	f.BoolVar(&conf.Life, "life", false, "whole lives of tasks of 1 to 10 s on simulated nodes")
 	f.Float64Var(&conf.Trickle, "trickle", 0, "one-task service jobs a second beside the load")

@@ -26,6 +26,7 @@ type Config struct {
 	MaxPerNode  int     // tasks of one job on one node
 	Steady      float64 // share of the cell that is kept in use; 0: only fill
 	Live        int     // placements that are there from the start and, if there are any, kept in use instead
+	Rate        float64 // tasks a second that come; 0: as many as are placed
 	Warmup      time.Duration
 	Duration    time.Duration
 	RawDuration time.Duration // 0: raw commits are not measured
@@ -63,6 +64,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("--duration %v is no time", c.Duration)
 	case c.Steady < 0 || c.Steady > 0.95:
 		return fmt.Errorf("--steady %g is not between 0 and 0.95", c.Steady)
+	case c.Rate < 0:
+		return fmt.Errorf("--rate %g is below zero", c.Rate)
 	case c.TasksPerJob > c.Nodes*c.MaxPerNode:
 		return fmt.Errorf("a job of %d tasks does not fit on %d nodes with at most %d each", c.TasksPerJob, c.Nodes, c.MaxPerNode)
 	case c.Live < 0 || c.Live > c.Nodes*cpuPerNode*95/100:
@@ -89,7 +92,7 @@ func (c Config) Check() error {
 // of its own on a given one.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	process.RelaxCollector()
-	r := &Report{Nodes: c.Nodes, Schedulers: c.Schedulers, TasksPerJob: c.TasksPerJob, MaxPerNode: c.MaxPerNode, Steady: c.Steady, Live: c.Live}
+	r := &Report{Nodes: c.Nodes, Schedulers: c.Schedulers, TasksPerJob: c.TasksPerJob, MaxPerNode: c.MaxPerNode, Steady: c.Steady, Live: c.Live, Rate: c.Rate}
 	if c.RawDuration > 0 {
 		err := c.withStore(ctx, func(at site) (err error) {
 			r.RawPerSecond, err = c.raw(ctx, at)

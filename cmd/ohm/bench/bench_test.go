@@ -21,6 +21,7 @@ func TestCheck(t *testing.T) {
 		"as it is":               {func(*Config) {}, ""},
 		"no nodes":               {func(c *Config) { c.Nodes = 0 }, "--nodes"},
 		"no time":                {func(c *Config) { c.Duration = 0 }, "--duration"},
+		"a rate below zero":      {func(c *Config) { c.Rate = -1 }, "--rate"},
 		"too full":               {func(c *Config) { c.Steady = 1 }, "--steady"},
 		"a job too big":          {func(c *Config) { c.TasksPerJob = 5000 }, "does not fit"},
 		"too many live":          {func(c *Config) { c.Live = 64_000 }, "--live"},
@@ -40,6 +41,23 @@ func TestCheck(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestDue: a rate is of tasks, and jobs come whole.
+func TestDue(t *testing.T) {
+	for _, c := range []struct {
+		rate  float64
+		tasks int
+		after time.Duration
+		want  int
+	}{{1000, 100, 0, 0}, {1000, 100, 99 * time.Millisecond, 0}, {1000, 100, 3 * time.Second, 30}, {0.5, 1, 5 * time.Second, 2}} {
+		if got := (Config{Rate: c.rate, TasksPerJob: c.tasks}).due(c.after); got != c.want {
+			t.Errorf("at %g tasks a second, jobs of %d, after %v: %d, want %d", c.rate, c.tasks, c.after, got, c.want)
+		}
+	}
+	if (Config{TasksPerJob: 1}).due(0) < 1<<40 {
+		t.Error("without a rate jobs are held back")
 	}
 }
 

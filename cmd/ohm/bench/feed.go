@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -52,14 +53,16 @@ func (w *world) wanted(c Config, spec *ohmv1.JobSpec, most int) (jobs []*ohmv1.J
 	return jobs
 }
 
-// feed keeps a backlog of jobs in the store; store stores some.
+// feed keeps a backlog of jobs in the store, or stores them at the rate that was asked for;
+// store stores some.
 func (c Config) feed(ctx context.Context, w *world, most int, store func(context.Context, []*ohmv1.JobSpec) error) error {
-	spec := c.spec()
+	spec, begin, stored := c.spec(), time.Now(), 0
 	for ctx.Err() == nil {
-		if jobs := w.wanted(c, spec, most); len(jobs) > 0 {
+		if jobs := w.wanted(c, spec, min(most, c.due(time.Since(begin))-stored)); len(jobs) > 0 {
 			if err := store(ctx, jobs); err != nil && ctx.Err() == nil {
 				return err
 			}
+			stored += len(jobs)
 			if len(jobs) == most {
 				continue
 			}
@@ -69,6 +72,14 @@ func (c Config) feed(ctx context.Context, w *world, most int, store func(context
 		}
 	}
 	return nil
+}
+
+// due is how many jobs may have been stored after so long.
+func (c Config) due(after time.Duration) int {
+	if c.Rate == 0 {
+		return math.MaxInt
+	}
+	return int(c.Rate * after.Seconds() / float64(c.TasksPerJob))
 }
 
 // put is the write of a job's record.

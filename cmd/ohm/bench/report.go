@@ -11,6 +11,7 @@ type Report struct {
 	MaxPerNode          int                `json:"max_per_node"`
 	Steady              float64            `json:"steady"`
 	Live                int                `json:"live,omitempty"` // from the start
+	Rate                float64            `json:"rate,omitempty"` // tasks a second that came; absent: as many as were placed
 	Seconds             float64            `json:"seconds"`
 	PlacementsPerSecond float64            `json:"placements_per_second"`
 	ReleasesPerSecond   float64            `json:"releases_per_second"`
