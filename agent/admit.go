@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 
+	"github.com/ohmcell/ohm/agent/device"
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -10,9 +11,10 @@ import (
 
 // verdict of the admission on one task.
 type verdict struct {
-	ok    bool   // it may start
-	never bool   // it does not fit this node, whatever ends
-	why   string // where it is not ok
+	ok     bool   // it may start
+	never  bool   // it does not fit this node, whatever ends
+	device bool   // one of its devices is not well: it may become so, where it is not never
+	why    string // where it is not ok
 }
 
 // admit says which of the fresh tasks may start beside those that are alive, each beside
@@ -37,6 +39,10 @@ func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) []verdict {
 	empty := row(facts, nil)
 	for _, c := range conflicts {
 		v := &verdicts[c.Claim]
+		if news, worst := deviceNews(facts, fresh[c.Claim]); news != "" {
+			*v = verdict{device: true, never: worst >= device.Bad, why: news}
+			continue
+		}
 		alone := &cellstate.Txn{ID: txn.ID, Claims: txn.Claims[c.Claim : c.Claim+1]}
 		if _, wrong := cellstate.Admit(empty, alone); len(wrong) > 0 {
 			v.never = true

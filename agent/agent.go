@@ -35,6 +35,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ohmcell/ohm/agent/device"
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/journal"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -44,9 +45,12 @@ import (
 type Config struct {
 	Node   *ohmv1.Node // the machine's facts; driver and capabilities are added
 	Driver driver.Driver
-	Conn   grpc.ClientConnInterface // to a server; see DialOptions
-	Dir    string                   // existing folder of the journal; empty: none is kept
-	Log    *zap.Logger              // none: silence
+	// Devices finds the node's GPUs while the agent runs; nil: they are those of Node.
+	Devices device.Source
+	Codes   device.Policy            // what their faults mean
+	Conn    grpc.ClientConnInterface // to a server; see DialOptions
+	Dir     string                   // existing folder of the journal; empty: none is kept
+	Log     *zap.Logger              // none: silence
 
 	Heartbeat   time.Duration // until the server asks for another one; 10 s
 	Answer      time.Duration // for the server to say what is desired, then another session is tried; 30 s
@@ -59,6 +63,8 @@ type Config struct {
 	Steps       int           // at the same time; 16
 	LogPushes   int           // at the same time; 64
 	LogPoll     time.Duration // between two looks for more of a log that is followed; 200 ms
+	DeviceEvery time.Duration // between two looks at the devices; 10 s
+	DeviceWait  time.Duration // that a task waits for a device that is not ready; 3 min
 	KeepLogs    int           // of so many ended tasks; 100
 	KeepLogsFor time.Duration // and no longer than this; 24 h
 }
@@ -68,6 +74,7 @@ func (c *Config) fill() {
 		&c.Heartbeat: 10 * time.Second, &c.Answer: 30 * time.Second, &c.Backoff: 5 * time.Second,
 		&c.Batch: 20 * time.Millisecond, &c.Repeat: 30 * time.Second, &c.Resync: 5 * time.Second,
 		&c.StepTimeout: 3 * time.Minute, &c.LookTimeout: 10 * time.Second, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
+		&c.DeviceEvery: 10 * time.Second, &c.DeviceWait: 3 * time.Minute,
 	} {
 		if *d <= 0 {
 			*d = otherwise
@@ -98,9 +105,12 @@ type Agent struct {
 	nodes   ohmv1.NodesClient
 	inbox   chan *ohmv1.ServerMessage // from the session to the loop, in order
 	outbox  *outbox
-	acted   atomic.Int64  // the last revision that the loop took over
-	running atomic.Int64  // tasks alive on the node
-	bell    chan struct{} // rings when there are hints; holds one
+	acted   atomic.Int64                            // the last revision that the loop took over
+	running atomic.Int64                            // tasks alive on the node
+	facts   atomic.Pointer[ohmv1.Node]              // of the machine now; never written to
+	changed chan struct{}                           // rings when facts are other ones; holds one
+	edits   atomic.Pointer[map[string]device.Edits] // of each device that was found last
+	bell    chan struct{}                           // rings when there are hints; holds one
 
 	mu    sync.Mutex
 	hints map[string]bool // tasks whose observation may have changed
@@ -109,14 +119,17 @@ type Agent struct {
 // New makes an agent; Run does its work.
 func New(c Config) *Agent {
 	c.fill()
-	return &Agent{
-		Config: c,
-		nodes:  ohmv1.NewNodesClient(c.Conn),
-		inbox:  make(chan *ohmv1.ServerMessage),
-		outbox: newOutbox(),
-		bell:   make(chan struct{}, 1),
-		hints:  map[string]bool{},
+	a := &Agent{
+		Config:  c,
+		nodes:   ohmv1.NewNodesClient(c.Conn),
+		inbox:   make(chan *ohmv1.ServerMessage),
+		outbox:  newOutbox(),
+		bell:    make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
+		hints:   map[string]bool{},
 	}
+	a.facts.Store(c.Node)
+	return a
 }
 
 // Running is how many tasks were alive on the node when the agent last looked.
@@ -134,7 +147,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	l := newLoop(a, book)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.sessions(ctx) })
+	g.Go(func() error {
+		found := a.findDevices(ctx)
+		g.Go(func() error { return found(ctx) })
+		return a.sessions(ctx)
+	})
 	g.Go(func() error { return a.watch(ctx) })
 	g.Go(func() error { return l.run(ctx) })
 	err := g.Wait()

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ohmcell/ohm/agent/device"
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -24,7 +25,9 @@ type situation struct {
 	seen    driver.Observation
 	here    bool // the machine knows it; seen is valid
 	memo    memo
-	unsent  bool // the signal that asks it to end could not be sent
+	unsent  bool               // the signal that asks it to end could not be sent
+	devices string             // what is wrong with its devices, for people
+	worst   ohmv1.DeviceHealth // of them
 	now     time.Time
 }
 
@@ -55,6 +58,9 @@ func decide(s situation) decision {
 	cause, limit := stopCause(&s)
 	if m.End == nil {
 		m.End = end(&s, m, cause)
+		if m.End.GetCause() == task.DeviceLost && m.End.GetMessage() == "" {
+			m.End.Message = s.devices
+		}
 	}
 
 	// An end that stands is for good: a task that is seen alive after it must go.
@@ -89,6 +95,9 @@ func decide(s situation) decision {
 func stopCause(s *situation) (cause string, limit time.Time) {
 	if c := s.desired.GetStopCause(); c != "" {
 		return c, time.Time{}
+	}
+	if s.worst == device.Lost && s.alive() {
+		return task.DeviceLost, time.Time{}
 	}
 	most := s.desired.GetMaxRuntime().AsDuration()
 	if most <= 0 || !s.alive() || s.seen.Started.IsZero() {

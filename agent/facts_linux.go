@@ -26,10 +26,6 @@ func Facts(c FactsConfig) (*ohmv1.Node, error) {
 	if err := names.Check("node name", name); err != nil {
 		return nil, fmt.Errorf("%w; did you mean %s?", err, label(name))
 	}
-	gpus, err := parseGPUs(c.GPUs)
-	if err != nil {
-		return nil, err
-	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
@@ -54,7 +50,6 @@ func Facts(c FactsConfig) (*ohmv1.Node, error) {
 			MemoryBytes: int64(uint64(mem.Totalram) * uint64(mem.Unit)),
 			DiskBytes:   int64(disk.Blocks) * int64(disk.Bsize),
 		}, c.Reserve),
-		Gpus: gpus,
 		Attributes: map[string]string{
 			"os": runtime.GOOS, "arch": runtime.GOARCH, "hostname": host,
 			"kernel": unix.ByteSliceToString(uname.Release[:]),

@@ -12,7 +12,7 @@ import (
 )
 
 func TestFacts(t *testing.T) {
-	c := FactsConfig{DataDir: t.TempDir(), GPUs: []string{"0=T4"}, Version: "1"}
+	c := FactsConfig{DataDir: t.TempDir(), Version: "1"}
 	n, err := Facts(c)
 	if err != nil {
 		t.Fatal(err)

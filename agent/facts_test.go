@@ -18,18 +18,6 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-func TestGPUs(t *testing.T) {
-	gpus, err := parseGPUs([]string{"0=T4", "gpu-1=A100=80G"})
-	if err != nil || len(gpus) != 2 || gpus[1].GetId() != "gpu-1" || gpus[1].GetModel() != "A100=80G" {
-		t.Errorf("%v, %v", gpus, err)
-	}
-	for _, bad := range [][]string{{"0"}, {"=T4"}, {"0="}, {"0=T4", "0=T4"}} {
-		if _, err := parseGPUs(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
-}
-
 func TestLess(t *testing.T) {
 	all := &ohmv1.Resources{CpuMilli: 4000, MemoryBytes: 100, DiskBytes: 10}
 	if got := less(all, nil); !proto.Equal(got, all) {

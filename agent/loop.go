@@ -22,6 +22,7 @@ type entry struct {
 	here    bool // the machine knows it
 	blind   bool // it could not be observed: seen and here are old
 	memo    memo
+	waits   time.Time // since when it waits for a device; zero: it does not
 	due     time.Time // nothing of it changes before, unless it is touched; zero: it was
 
 	busy   bool // a step is under way; nothing else is done meanwhile
@@ -46,7 +47,8 @@ type loop struct {
 	book  *journal.Journal // nil: none
 	tasks map[string]*entry
 
-	told     bool // what is desired is known (A1)
+	facts    *ohmv1.Node // by which the tasks were judged last
+	told     bool        // what is desired is known (A1)
 	nextList time.Time
 	adopted  bool // the logs on the machine have been compared with what is known
 	results  chan result
@@ -175,6 +177,7 @@ func (l *loop) desire(assignments []*ohmv1.Assignment) {
 func (l *loop) round(ctx context.Context) (next time.Time) {
 	l.look(ctx)
 	now := time.Now()
+	l.judgeDevices()
 	next = l.nextList
 	if l.told {
 		var todo []*entry
@@ -190,7 +193,7 @@ func (l *loop) round(ctx context.Context) (next time.Time) {
 				next = earlier(next, e.due)
 				continue
 			}
-			d := decide(e.situation(now))
+			d := decide(l.situation(e, now))
 			l.remember(e, d.memo)
 			if e.memo.End != nil || d.gone {
 				e.close()
@@ -241,8 +244,24 @@ func earlier(a, b time.Time) time.Time {
 // touch has the entry looked at in the next round.
 func (e *entry) touch() { e.due = time.Time{} }
 
-func (e *entry) situation(now time.Time) situation {
-	return situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, now: now}
+func (l *loop) situation(e *entry, now time.Time) situation {
+	s := situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, now: now}
+	s.devices, s.worst = deviceNews(l.facts, e.desired.GetPlacement())
+	return s
+}
+
+// judgeDevices has the tasks looked at that have devices, where these are other than before.
+func (l *loop) judgeDevices() {
+	facts := l.Agent.facts.Load()
+	if facts == l.facts {
+		return
+	}
+	l.facts = facts
+	for _, e := range l.tasks {
+		if len(e.desired.GetPlacement().GetGpus()) > 0 {
+			e.touch()
+		}
+	}
 }
 
 func (e *entry) close() {

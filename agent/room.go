@@ -49,7 +49,7 @@ func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time)
 		for _, e := range batch {
 			fresh = append(fresh, e.desired.GetPlacement())
 		}
-		verdicts := admit(l.Node, alive, fresh)
+		verdicts := admit(l.facts, alive, fresh)
 		for i, e := range batch {
 			v := verdicts[i]
 			if v.ok && unsized != "" {
@@ -67,6 +67,12 @@ func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time)
 
 // refuse says why a task does not start, and whether it ever will.
 func (l *loop) refuse(e *entry, v verdict, now time.Time) {
+	if v.device && e.waits.IsZero() {
+		e.waits = now
+	}
+	if v.device && now.Sub(e.waits) >= l.DeviceWait {
+		v.never = true
+	}
 	if !v.never {
 		st := statusOf(e.desired.GetPlacement(), task.Assigned)
 		st.Message = v.why
@@ -75,6 +81,9 @@ func (l *loop) refuse(e *entry, v verdict, now time.Time) {
 	}
 	m := e.memo
 	m.End = failedStart(e.desired.GetPlacement(), v.why, now)
+	if v.device {
+		m.End.Cause = task.DeviceLost
+	}
 	l.remember(e, m)
 	e.close()
 	l.report(e, m.End, now)

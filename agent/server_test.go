@@ -46,6 +46,7 @@ type session struct {
 	statuses []*ohmv1.Status
 	batches  int
 	beats    []time.Time
+	facts    []*ohmv1.Node // after those of hello
 	over     bool
 }
 
@@ -82,6 +83,8 @@ func (s *server) Session(stream ohmv1.Nodes_SessionServer) error {
 			case m.GetStatuses() != nil:
 				x.statuses = append(x.statuses, m.GetStatuses().GetStatuses()...)
 				x.batches++
+			case m.GetFacts() != nil:
+				x.facts = append(x.facts, m.GetFacts())
 			case m.GetHeartbeat() != nil:
 				x.beats = append(x.beats, time.Now())
 			}

@@ -56,7 +56,7 @@ func (a *Agent) session(ctx context.Context) (answered bool, err error) {
 	}
 	late := time.AfterFunc(a.Answer, func() { cancel(errors.New("the server does not say what is desired")) })
 	defer late.Stop()
-	hello := &ohmv1.Hello{Node: a.Node, Session: newSession(), LastRevision: a.acted.Load()}
+	hello := &ohmv1.Hello{Node: a.facts.Load(), Session: newSession(), LastRevision: a.acted.Load()}
 	told := make(chan struct{})
 	timing := make(chan time.Duration, 1) // the newest
 	sent := make(chan struct{})
@@ -119,7 +119,8 @@ func (a *Agent) send(ctx context.Context, stream ohmv1.Nodes_SessionClient, hell
 	every := a.Heartbeat
 	beat := time.NewTimer(jitter(every, 0))
 	defer beat.Stop()
-	var bell <-chan struct{} // silent until told
+	said := hello.GetNode()
+	var bell, changed <-chan struct{} // silent until told
 	var batch <-chan time.Time
 	for {
 		select {
@@ -133,8 +134,16 @@ func (a *Agent) send(ctx context.Context, stream ohmv1.Nodes_SessionClient, hell
 			}
 			beat.Reset(jitter(every, 0.8))
 		case <-told:
-			told, bell = nil, a.outbox.bell
+			told, bell, changed = nil, a.outbox.bell, a.changed
 			ring(a.outbox.bell)
+			ring(a.changed)
+		case <-changed:
+			if facts := a.facts.Load(); facts != said {
+				if err := stream.Send(&ohmv1.AgentMessage{Message: &ohmv1.AgentMessage_Facts{Facts: facts}}); err != nil {
+					return
+				}
+				said = facts
+			}
 		case <-bell:
 			if batch == nil {
 				batch = time.After(a.Batch)

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -33,7 +35,7 @@ func failedStart(p *ohmv1.Placement, why string, at time.Time) *ohmv1.Status {
 // stopped is the end state of a task that was stopped for a cause.
 func stopped(cause string) (task.State, string) {
 	switch cause {
-	case task.TimedOut:
+	case task.TimedOut, task.DeviceLost:
 		return task.Failed, cause
 	case "":
 		return task.Stopped, task.Stop
@@ -112,6 +114,9 @@ func report(s *situation, m *memo, now task.State) *ohmv1.Status {
 	}
 	st := statusOf(s.desired.GetPlacement(), now)
 	describe(st, s.seen)
+	if s.devices != "" {
+		st.Message = strings.Join(slices.DeleteFunc([]string{st.Message, s.devices}, func(m string) bool { return m == "" }), "; ")
+	}
 	return st
 }
 

@@ -35,7 +35,7 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	if e.repeats++; d.call != e.lastCall {
 		e.lastCall, e.repeats = d.call, 1
 	}
-	control := driver.Control(l.Driver, driverTask(e), stopSignal(e.memo.Run))
+	control := driver.Control(l.Driver, l.driverTask(e), stopSignal(e.memo.Run))
 	r := result{entry: e, call: d.call}
 	l.act(ctx, e, func(ctx context.Context) result {
 		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
@@ -77,13 +77,15 @@ func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) resul
 
 // driverTask is what the driver is told of a task; of one that is not desired only the
 // name matters.
-func driverTask(e *entry) driver.Task {
+func (l *loop) driverTask(e *entry) driver.Task {
 	a := e.desired
-	return driver.Task{
+	t := driver.Task{
 		ID: e.id, Command: a.GetCommand(), Env: a.GetEnv(),
 		Resources: a.GetPlacement().GetResources(), GPUs: a.GetPlacement().GetGpus(),
 		MaxRuntime: a.GetMaxRuntime().AsDuration(),
 	}
+	l.equip(&t)
+	return t
 }
 
 // result takes over what a step has done.

@@ -159,6 +159,9 @@ func shortage(n *Node, before, after *Usage, c *Claim) *Conflict {
 		}
 	}
 	for _, g := range c.GPUs {
+		if d := n.device(g.GetId()); d.GetHealth() != DeviceHealthy {
+			return &Conflict{Reason: ReasonDevice, Dimension: g.GetId(), Wanted: "a healthy one", Free: HealthText(d)}
+		}
 		if after.GPUs[g.GetId()] > 1000 {
 			free := max(0, 1000-before.GPUs[g.GetId()])
 			return &Conflict{Reason: ReasonDevice, Dimension: g.GetId(), Wanted: fmt.Sprintf("%dm", g.GetMilli()), Free: fmt.Sprintf("%dm", free)}

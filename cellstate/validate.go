@@ -251,8 +251,7 @@ func malformed(n *Node, c *Claim) string {
 	}
 	seen := map[string]bool{}
 	for _, g := range c.GPUs {
-		known := slices.ContainsFunc(n.Facts.GetGpus(), func(d *ohmv1.Device) bool { return d.GetId() == g.GetId() })
-		if !known || seen[g.GetId()] || g.GetMilli() < 1 || g.GetMilli() > 1000 {
+		if n.device(g.GetId()) == nil || seen[g.GetId()] || g.GetMilli() < 1 || g.GetMilli() > 1000 {
 			return "gpu " + g.GetId()
 		}
 		seen[g.GetId()] = true

@@ -31,6 +31,7 @@ const (
 	CanExec       = "exec"
 	CanTerminal   = "exec-terminal"
 	CanStats      = "stats"
+	CanDevices    = "devices" // device files in a box with an image
 )
 
 // Needs are the abilities that the task's fields ask for, sorted, each once. Limits that
@@ -50,6 +51,7 @@ func Needs(t Task) []string {
 		need(kind == NoImage, CanHostRoot)
 		need(kind == RegistryImage, CanRegistry)
 		need(kind == LayoutImage || kind == TarImage, CanImage)
+		need(kind != NoImage && len(t.DeviceNodes)+len(t.DeviceFiles) > 0, CanDevices)
 		need(c.User != "", CanUser)
 		need(len(c.Mounts) > 0, CanMount)
 		need(c.ReadOnlyRoot, CanReadOnly)
@@ -88,6 +90,11 @@ func (t Task) valid() error {
 	}
 	if t.CPUMax < 0 || t.Pids < 0 {
 		return fmt.Errorf("task %s has a limit below zero", t.ID)
+	}
+	for _, file := range slices.Concat(t.DeviceNodes, t.DeviceFiles) {
+		if !strings.HasPrefix(file, "/") || path.Clean(file) != file {
+			return fmt.Errorf("task %s has a device file %q, which is no clean absolute path", t.ID, file)
+		}
 	}
 	if len(t.Containers) > 0 && (len(t.Command) > 0 || len(t.Env) > 0) {
 		return fmt.Errorf("task %s has containers and a command of its own", t.ID)

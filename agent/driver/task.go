@@ -9,12 +9,16 @@ import (
 // Task is what a driver is told to run: one attempt of one slot. What is left out is not
 // asked for; what a driver cannot honour it refuses (Check), and never ignores.
 type Task struct {
-	ID         string // unique for ever; safe as a file name; at most 240 bytes
-	Command    []string
-	Env        map[string]string // complete: the task sees these and PATH, HOME, nothing of the agent's own
-	Resources  *ohmv1.Resources  // limits; 0 in a dimension: none; cpu is a weight
-	GPUs       []*ohmv1.DeviceShare
-	MaxRuntime time.Duration // for drivers that simulate; the agent enforces it for real ones
+	ID        string // unique for ever; safe as a file name; at most 240 bytes
+	Command   []string
+	Env       map[string]string // complete: the task sees these and PATH, HOME, nothing of the agent's own
+	Resources *ohmv1.Resources  // limits; 0 in a dimension: none; cpu is a weight
+	GPUs      []*ohmv1.DeviceShare
+	// DeviceNodes are device files of the node that the task may use, DeviceFiles other files
+	// that its GPUs need, read-only; each is at the same path in every box of it. A box
+	// without an image has the node's own.
+	DeviceNodes, DeviceFiles []string
+	MaxRuntime               time.Duration // for drivers that simulate; the agent enforces it for real ones
 
 	Box                    // what Command runs in
 	Containers []Container // of a task that has several, in place of Command, Env and Box; absent: one main container of these

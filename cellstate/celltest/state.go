@@ -32,7 +32,10 @@ func RandomState(rng *rand.Rand, i int) State {
 	chance := func(percent int) bool { return rng.IntN(100) < percent }
 	node := &ohmv1.Node{Name: string(st.Node), Capacity: &ohmv1.Resources{CpuMilli: 500 * rng.Int64N(21), MemoryBytes: rng.Int64N(21) << 30, DiskBytes: rng.Int64N(8) << 30}}
 	for g := range rng.IntN(4) {
-		node.Gpus = append(node.Gpus, &ohmv1.Device{Id: GPU(g), Model: []string{"T4", "V100", "", "never-heard-of"}[rng.IntN(4)]})
+		node.Gpus = append(node.Gpus, &ohmv1.Device{
+			Id: GPU(g), Model: []string{"T4", "V100", "", "never-heard-of"}[rng.IntN(4)],
+			Health: ohmv1.DeviceHealth(max(0, rng.IntN(20)-16)), // one in seven is not healthy
+		})
 	}
 	put := func(key cellstate.Key, value proto.Message) {
 		st.Records = append(st.Records, cellstate.Record{Key: key, Value: value})

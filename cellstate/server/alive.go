@@ -130,18 +130,46 @@ func (a *aliveKeeper) renew(s *session) bool {
 // comes later wins: whatever alive record is there is replaced.
 func (a *aliveKeeper) attach(s *session, hello *ohmv1.Hello) error {
 	return a.put(s.ctx, s, func(n *cellstate.Node, record cellstate.Record) (w cellstate.Write, err error) {
-		facts := proto.CloneOf(hello.GetNode())
-		facts.Fence = nil // the write's own comes instead
-		if n == nil || !sameFacts(n.Facts, facts) {
-			r := cellstate.Record{Key: cellstate.NodeKey(s.node), Value: facts}
-			if n != nil {
-				r.Read = n.FactsRevision
-			}
-			w = cellstate.NodeWrite(s.node, n, r)
-		}
+		w = factsWrite(s.node, n, hello.GetNode())
 		w.Records = append(w.Records, record)
 		return w, nil
 	})
+}
+
+// facts writes what an attached agent says of its node, where that has changed.
+func (a *aliveKeeper) facts(s *session, said *ohmv1.Node) error {
+	if err := checkFacts(said); err != nil {
+		return err
+	}
+	if said.GetName() != string(s.node) {
+		return refuse(errInvalid, "the session of node %s speaks of node %s", s.node, said.GetName())
+	}
+	ctx, cancel := a.server.bounded(s.ctx)
+	defer cancel()
+	_, err := a.server.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
+		n := at.Node(s.node)
+		if n == nil || n.Alive.GetSession() != s.id {
+			return w, errReplaced
+		}
+		w = factsWrite(s.node, n, said)
+		w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.AliveKey(s.node), Revision: n.AliveRevision})
+		return w, nil
+	})
+	return err
+}
+
+// factsWrite puts the node's record, if it is to be another one.
+func factsWrite(name cellstate.NodeName, n *cellstate.Node, said *ohmv1.Node) (w cellstate.Write) {
+	facts := proto.CloneOf(said)
+	facts.Fence = nil // the write's own comes instead
+	if n != nil && sameFacts(n.Facts, facts) {
+		return w
+	}
+	r := cellstate.Record{Key: cellstate.NodeKey(name), Value: facts}
+	if n != nil {
+		r.Read = n.FactsRevision
+	}
+	return cellstate.NodeWrite(name, n, r)
 }
 
 // rewrite writes the alive record of a session that is attached, unless somebody else

@@ -126,9 +126,12 @@ func nodeView(n *cellstate.Node) *ohmv1.NodeView {
 		Tasks: int32(n.Count()), Labels: n.Intent.GetLabels(), Attributes: n.Facts.GetAttributes(),
 		Driver: n.Facts.GetDriver(), Capabilities: n.Facts.GetCapabilities(), AgentVersion: n.Facts.GetAgentVersion(),
 		Server: n.Alive.GetServer(), Since: n.Alive.GetSince(), OverCommitted: overCommitted(n),
+		DeviceError: n.Facts.GetDeviceError(),
 	}
 	for _, d := range n.Facts.GetGpus() {
-		v.Gpus = append(v.Gpus, &ohmv1.GPUView{Id: d.GetId(), Model: d.GetModel(), UsedMilli: used.GPUs[d.GetId()]})
+		v.Gpus = append(v.Gpus, &ohmv1.GPUView{
+			Id: d.GetId(), Model: d.GetModel(), UsedMilli: used.GPUs[d.GetId()], Health: cellstate.HealthName(d.GetHealth()), Why: d.GetWhy(),
+		})
 	}
 	v.Holds = holdViews(n.Holds, func(*cellstate.Hold) bool { return true })
 	return v

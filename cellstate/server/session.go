@@ -140,25 +140,29 @@ func hear(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1.ServerMessag
 	if hello == nil {
 		return nil, refuse(errInvalid, "a session begins with hello")
 	}
-	facts := hello.GetNode()
-	if err := names.Check("node name", facts.GetName()); err != nil {
-		return nil, refuse(errInvalid, "%v", err)
-	}
 	if hello.GetSession() == "" {
 		return nil, refuse(errInvalid, "hello has no session id")
 	}
+	return hello, checkFacts(hello.GetNode())
+}
+
+// checkFacts holds what an agent says of its node against the rules.
+func checkFacts(facts *ohmv1.Node) error {
+	if err := names.Check("node name", facts.GetName()); err != nil {
+		return refuse(errInvalid, "%v", err)
+	}
 	capacity := facts.GetCapacity()
 	if capacity.GetCpuMilli() < 0 || capacity.GetMemoryBytes() < 0 || capacity.GetDiskBytes() < 0 {
-		return nil, refuse(errInvalid, "node %s has a negative capacity", facts.GetName())
+		return refuse(errInvalid, "node %s has a negative capacity", facts.GetName())
 	}
 	seen := map[string]bool{}
 	for _, d := range facts.GetGpus() {
 		if d.GetId() == "" || seen[d.GetId()] {
-			return nil, refuse(errInvalid, "node %s has two GPUs of id %q, or one without", facts.GetName(), d.GetId())
+			return refuse(errInvalid, "node %s has two GPUs of id %q, or one without", facts.GetName(), d.GetId())
 		}
 		seen[d.GetId()] = true
 	}
-	return hello, nil
+	return nil
 }
 
 // read takes in what the agent says. It returns why that ended.
@@ -173,6 +177,10 @@ func (s *session) read(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1
 		case *ohmv1.AgentMessage_Heartbeat:
 		case *ohmv1.AgentMessage_Statuses:
 			g.reports.add(s.node, m.GetStatuses().GetStatuses())
+		case *ohmv1.AgentMessage_Facts:
+			if err := g.alive.facts(s, m.GetFacts()); err != nil {
+				return err // the next session begins with them
+			}
 		case *ohmv1.AgentMessage_Hello:
 			return refuse(errInvalid, "hello was said before; a new session needs a new stream")
 		default: // of a later release

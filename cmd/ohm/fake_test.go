@@ -412,7 +412,7 @@ func fullCell() *fake {
 			{Node: "dev", State: "Ready", Capacity: &ohmv1.Resources{CpuMilli: 4000, MemoryBytes: 16 << 30, DiskBytes: 100 << 30}, Used: &ohmv1.Resources{CpuMilli: 1500, MemoryBytes: 1288490189},
 				Tasks: 2, Driver: "native", Capabilities: []string{"cgroup", "pid"}, AgentVersion: "0.1.0", Server: "s1", Since: ageOf(3 * time.Minute), Labels: map[string]string{"zone": "a"}, Attributes: map[string]string{"os": "linux", "arch": "amd64"}},
 			{Node: "n7", State: "Draining", Capacity: &ohmv1.Resources{CpuMilli: 96000, MemoryBytes: 768 << 30}, Used: &ohmv1.Resources{CpuMilli: 97000}, Tasks: 1, Driver: "hollow", OverCommitted: true,
-				Gpus:  []*ohmv1.GPUView{{Id: "g0", Model: "V100M32", UsedMilli: 1000}, {Id: "g1", Model: "V100M32", UsedMilli: 460}},
+				Gpus:  []*ohmv1.GPUView{{Id: "g0", Model: "V100M32", UsedMilli: 1000, Health: "Healthy"}, {Id: "g1", Model: "V100M32", UsedMilli: 460, Health: "Bad", Why: "code 63"}},
 				Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Instance: "i3", Slot: &ohmv1.Slot{Namespace: "default", Job: "train", Group: "worker", Index: 2, Version: 3}, Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Gpus: []*ohmv1.DeviceShare{{Id: "g1", Milli: 500}}, Time: ageOf(time.Second)}}},
 		},
 		schedulers: []*ohmv1.SchedulerView{

@@ -139,6 +139,9 @@ func nodeDetail(p *printer, n *ohmv1.NodeView) {
 		[2]string{"driver", n.Driver}, [2]string{"capabilities", strings.Join(n.Capabilities, ", ")},
 		[2]string{"agent", n.AgentVersion}, [2]string{"server", n.Server},
 	)
+	if n.DeviceError != "" {
+		p.pairs([2]string{"device error", n.DeviceError})
+	}
 	if len(n.Gpus) > 0 {
 		type row = *ohmv1.GPUView
 		p.heading("gpus:")
@@ -146,6 +149,8 @@ func nodeDetail(p *printer, n *ohmv1.NodeView) {
 			column[row]{title: "GPU", cell: row.GetId},
 			column[row]{title: "MODEL", cell: row.GetModel},
 			column[row]{title: "USED", cell: func(g row) string { return resource.FormatCPU(int64(g.UsedMilli)) }},
+			column[row]{title: "HEALTH", cell: row.GetHealth},
+			column[row]{title: "WHY", cell: row.GetWhy},
 		)
 	}
 	if len(n.Holds) > 0 {

@@ -53,6 +53,7 @@ const (
 	Drained       = "Drained"
 	Preempted     = "Preempted"
 	NodeLost      = "NodeLost"
+	DeviceLost    = "DeviceLost"  // a device of it has a fault that nothing can run on, or did not become ready
 	UnknownExit   = "UnknownExit" // it is gone and left no exit code
 )
 

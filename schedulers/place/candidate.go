@@ -13,6 +13,7 @@ type Candidate struct {
 	GPUs                          []GPU // in the order of the node's facts
 	Holds                         []Hold
 	live, claims                  int // placements, and claims of this round
+	sick                          int // GPUs that are not healthy
 
 	// broken is what the scorer found broken of the GPUs in an epoch of the demand;
 	// epoch 0: not asked since they changed.
@@ -23,7 +24,7 @@ type Candidate struct {
 // GPU is a device of a candidate.
 type GPU struct {
 	ID, Model string
-	Free      int32 // thousandths
+	Free      int32 // thousandths; none of one that is not healthy
 	model     int   // the table's number for Model
 }
 
@@ -45,7 +46,12 @@ func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 		FreeDisk:   capacity.GetDiskBytes() - used.DiskBytes,
 	}
 	for _, d := range n.Facts.GetGpus() {
-		c.GPUs = append(c.GPUs, GPU{d.GetId(), d.GetModel(), wholeGPU - used.GPUs[d.GetId()], model(d.GetModel())})
+		free := wholeGPU - used.GPUs[d.GetId()]
+		if d.GetHealth() != cellstate.DeviceHealthy {
+			free = min(0, free)
+			c.sick++
+		}
+		c.GPUs = append(c.GPUs, GPU{d.GetId(), d.GetModel(), free, model(d.GetModel())})
 	}
 	for _, h := range n.Holds {
 		r := h.GetResources()

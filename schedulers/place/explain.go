@@ -148,9 +148,19 @@ func (t *Table) detail(q *Request, w refusal) string {
 		models = " (" + strings.Join(q.Models, " or ") + ")"
 	}
 	if q.Share < wholeGPU {
-		return fmt.Sprintf("largest free: %s of %s of one GPU%s on node %s", resource.FormatShare(int32(w.free)), resource.FormatShare(q.Share), models, node)
+		return fmt.Sprintf("largest free: %s of %s of one GPU%s on node %s", resource.FormatShare(int32(w.free)), resource.FormatShare(q.Share), models, node) + sick(c)
 	}
-	return fmt.Sprintf("most free: %d of %d whole GPUs%s on node %s", w.free, q.GPUs, models, node)
+	return fmt.Sprintf("most free: %d of %d whole GPUs%s on node %s%s", w.free, q.GPUs, models, node, sick(c))
+}
+
+// sick says of a candidate's GPUs why they take nothing, of the first one that does not.
+func sick(c *Candidate) string {
+	for _, d := range c.Node.Facts.GetGpus() {
+		if d.GetHealth() != cellstate.DeviceHealthy {
+			return fmt.Sprintf("; %d of %d not usable, such as %s: %s", c.sick, len(c.GPUs), d.GetId(), cellstate.HealthText(d))
+		}
+	}
+	return ""
 }
 
 // constraint writes a constraint as people would.

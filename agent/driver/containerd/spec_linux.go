@@ -63,11 +63,17 @@ func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image) clien
 		s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: list, Permitted: list, Effective: list}
 		s.Root.Readonly = c.ReadOnlyRoot
 		s.Linux.CgroupsPath = filepath.Join("/", d.cgroupName, hash(t.ID), box.ID)
+		for _, file := range t.DeviceFiles {
+			s.Mounts = append(s.Mounts, bind(file, file, "ro"))
+		}
 		s.Mounts = append(s.Mounts, d.mounts(t.ID, c)...)
 		opts := append(userOf(c, config.Config),
 			oci.WithHostNamespace(specs.NetworkNamespace), oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.CgroupNamespace}),
 			seccomp.WithDefaultProfile(), // by the capabilities
 		)
+		for _, node := range t.DeviceNodes {
+			opts = append(opts, oci.WithLinuxDevice(node, "rwm"))
+		}
 		return oci.ApplyOpts(ctx, cl, box, s, opts...)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +164,11 @@ func (d *Driver) onKill(id string, err error) error {
 
 // checkMachine refuses what containerd or runc would refuse in words that help nobody.
 func (d *Driver) checkMachine(t driver.Task) error {
+	for _, file := range slices.Concat(t.DeviceNodes, t.DeviceFiles) {
+		if !folder.Exists(file) {
+			return fmt.Errorf("%s, which a device of the task needs, is not on this node", file)
+		}
+	}
 	for _, c := range t.All() {
 		for _, m := range c.Mounts {
 			if m.Source != "" && !folder.Exists(m.Source) {

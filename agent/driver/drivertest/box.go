@@ -97,6 +97,7 @@ func refusesWhatItCannot(t *testing.T, b *bench) {
 		driver.CanConfine:    plain(driver.Box{Confined: true}),
 		driver.CanContainers: several,
 		driver.CanCPUMax:     limited(func(w *driver.Task) { w.CPUMax = 100 }),
+		driver.CanDevices:    limited(func(w *driver.Task) { w.Image, w.DeviceNodes = "oci:/somewhere", []string{"/dev/null"} }),
 		driver.CanPids:       limited(func(w *driver.Task) { w.Pids = 100 }),
 	} {
 		if !slices.Contains(driver.Needs(w), ability) {

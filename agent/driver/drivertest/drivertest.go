@@ -148,6 +148,7 @@ var cases = []struct {
 	{"PidsLimit", driver.CanPids, pidsLimit},
 	{"CPUMax", driver.CanCPUMax, cpuMax},
 	{"Stats", driver.CanStats, stats},
+	{"Devices", driver.CanDevices, devices},
 
 	{"ContainersInOrder", driver.CanContainers, containersInOrder},
 	{"InitFails", driver.CanContainers, initFails},

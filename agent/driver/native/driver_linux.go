@@ -179,6 +179,7 @@ func (d *Driver) Capabilities() []string {
 		driver.CanCPUMax:     d.groups.CPU != "",
 		driver.CanPids:       d.groups.Pids != "",
 		driver.CanKill:       d.groups.Unified != "" || d.groups.Freezer != "",
+		driver.CanDevices:    d.namespaces,
 		driver.CanStats:      d.groups.Memory != "" && d.groups.CPU != "",
 	}
 	maps.DeleteFunc(has, func(_ string, yes bool) bool { return !yes })

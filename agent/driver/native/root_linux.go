@@ -103,6 +103,13 @@ func imageEnd(err error) exit {
 // is all of it: an image's entrypoint is not put before it.
 func (r root) inside(t driver.Task) (command, env []string, box driver.Box) {
 	box = t.Box
+	box.Mounts = slices.Clone(box.Mounts)
+	for _, node := range t.DeviceNodes {
+		box.Mounts = append(box.Mounts, driver.Mount{Source: node, Target: node})
+	}
+	for _, file := range t.DeviceFiles {
+		box.Mounts = append(box.Mounts, driver.Mount{Source: file, Target: file, ReadOnly: true})
+	}
 	if command = t.Command; len(command) == 0 {
 		command = slices.Concat(r.Config.Entrypoint, r.Config.Cmd)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ohmcell/ohm/agent"
+	"github.com/ohmcell/ohm/agent/device"
+	"github.com/ohmcell/ohm/agent/device/nvidia"
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/containerd"
 	"github.com/ohmcell/ohm/agent/driver/hollow"
@@ -24,6 +27,32 @@ import (
 type Runtime struct {
 	Driver     string // one of Drivers
 	Containerd string // address of its socket, for the driver of that name
+
+	// GPUs are the node's, id=model each; or where they are found while the agent runs:
+	// nvidia, file:PATH, none. Nothing: nvidia's, where there are any.
+	GPUs     []string
+	GPUCodes []string // what faults mean, code=ignore, code=bad or code=lost each
+}
+
+// devices are those that were named, or a source of them.
+func (r Runtime) devices() (named []*ohmv1.Device, found device.Source, err error) {
+	path, isFile := strings.CutPrefix(strings.Join(r.GPUs, ","), "file:")
+	switch {
+	case len(r.GPUs) == 0:
+		if s, ok := nvidia.Find(); ok {
+			found = s
+		}
+		return nil, found, nil
+	case slices.Equal(r.GPUs, []string{"none"}):
+		return nil, nil, nil
+	case slices.Equal(r.GPUs, []string{"nvidia"}):
+		s, _ := nvidia.Find() // what is not there yet may come
+		return nil, s, nil
+	case isFile:
+		return nil, device.File(path), nil
+	}
+	named, err = device.Parse(r.GPUs)
+	return named, nil, err
 }
 
 // Drivers are the names of the built-in drivers that run real tasks, the usual one first.
@@ -79,6 +108,12 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	conf := a.Times
+	if facts.Gpus, conf.Devices, err = a.Runtime.devices(); err != nil {
+		return err
+	}
+	if conf.Codes, err = device.ParsePolicy(nvidia.Codes(), a.Runtime.GPUCodes); err != nil {
+		return err
+	}
 	conf.Node, conf.Driver, conf.Conn, conf.Dir, conf.Log = facts, d, a.Conn, filepath.Join(dir, "journal"), a.Log
 	if err := agent.New(conf).Run(ctx); err != nil {
 		return err

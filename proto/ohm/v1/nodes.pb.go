@@ -166,6 +166,7 @@ type NodeView struct {
 	Since         *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=since,proto3" json:"since,omitempty"`
 	OverCommitted bool                   `protobuf:"varint,14,opt,name=over_committed,json=overCommitted,proto3" json:"over_committed,omitempty"`
 	Holds         []*Hold                `protobuf:"bytes,15,rep,name=holds,proto3" json:"holds,omitempty"`
+	DeviceError   string                 `protobuf:"bytes,16,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,11 +306,20 @@ func (x *NodeView) GetHolds() []*Hold {
 	return nil
 }
 
+func (x *NodeView) GetDeviceError() string {
+	if x != nil {
+		return x.DeviceError
+	}
+	return ""
+}
+
 type GPUView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	UsedMilli     int32                  `protobuf:"varint,3,opt,name=used_milli,json=usedMilli,proto3" json:"used_milli,omitempty"`
+	Health        string                 `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"` // Healthy | NotReady | Bad | Lost
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`       // where it is not Healthy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -363,6 +373,20 @@ func (x *GPUView) GetUsedMilli() int32 {
 		return x.UsedMilli
 	}
 	return 0
+}
+
+func (x *GPUView) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+func (x *GPUView) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type SetIntentRequest struct {
@@ -448,6 +472,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Hello
 	//	*AgentMessage_Heartbeat
 	//	*AgentMessage_Statuses
+	//	*AgentMessage_Facts
 	Message       isAgentMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -517,6 +542,15 @@ func (x *AgentMessage) GetStatuses() *StatusBatch {
 	return nil
 }
 
+func (x *AgentMessage) GetFacts() *Node {
+	if x != nil {
+		if x, ok := x.Message.(*AgentMessage_Facts); ok {
+			return x.Facts
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Message interface {
 	isAgentMessage_Message()
 }
@@ -533,11 +567,17 @@ type AgentMessage_Statuses struct {
 	Statuses *StatusBatch `protobuf:"bytes,3,opt,name=statuses,proto3,oneof"`
 }
 
+type AgentMessage_Facts struct {
+	Facts *Node `protobuf:"bytes,4,opt,name=facts,proto3,oneof"` // those of Hello have changed
+}
+
 func (*AgentMessage_Hello) isAgentMessage_Message() {}
 
 func (*AgentMessage_Heartbeat) isAgentMessage_Message() {}
 
 func (*AgentMessage_Statuses) isAgentMessage_Message() {}
+
+func (*AgentMessage_Facts) isAgentMessage_Message() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1168,7 +1208,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x11ListNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\"$\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xad\x05\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xd0\x05\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
@@ -1187,18 +1227,21 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x06server\x18\f \x01(\tR\x06server\x120\n" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12%\n" +
 	"\x0eover_committed\x18\x0e \x01(\bR\roverCommitted\x12\"\n" +
-	"\x05holds\x18\x0f \x03(\v2\f.ohm.v1.HoldR\x05holds\x1a9\n" +
+	"\x05holds\x18\x0f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12!\n" +
+	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
 	"\aGPUView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
-	"used_milli\x18\x03 \x01(\x05R\tusedMilli\"\x9d\x02\n" +
+	"used_milli\x18\x03 \x01(\x05R\tusedMilli\x12\x16\n" +
+	"\x06health\x18\x04 \x01(\tR\x06health\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"\x9d\x02\n" +
 	"\x10SetIntentRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x19\n" +
 	"\x05drain\x18\x02 \x01(\bH\x00R\x05drain\x88\x01\x01\x12#\n" +
@@ -1211,11 +1254,12 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06_drainB\r\n" +
-	"\v_ineligible\"\xa6\x01\n" +
+	"\v_ineligible\"\xcc\x01\n" +
 	"\fAgentMessage\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.ohm.v1.HelloH\x00R\x05hello\x121\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x11.ohm.v1.HeartbeatH\x00R\theartbeat\x121\n" +
-	"\bstatuses\x18\x03 \x01(\v2\x13.ohm.v1.StatusBatchH\x00R\bstatusesB\t\n" +
+	"\bstatuses\x18\x03 \x01(\v2\x13.ohm.v1.StatusBatchH\x00R\bstatuses\x12$\n" +
+	"\x05facts\x18\x04 \x01(\v2\f.ohm.v1.NodeH\x00R\x05factsB\t\n" +
 	"\amessage\"h\n" +
 	"\x05Hello\x12 \n" +
 	"\x04node\x18\x01 \x01(\v2\f.ohm.v1.NodeR\x04node\x12\x18\n" +
@@ -1326,34 +1370,35 @@ var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	7,  // 9: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
 	8,  // 10: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
 	9,  // 11: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
-	24, // 12: ohm.v1.Hello.node:type_name -> ohm.v1.Node
-	25, // 13: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
-	12, // 14: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
-	13, // 15: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
-	15, // 16: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
-	11, // 17: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
-	26, // 18: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
-	14, // 19: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
-	14, // 20: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
-	27, // 21: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
-	20, // 22: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
-	28, // 23: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
-	26, // 24: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
-	0,  // 25: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
-	2,  // 26: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
-	5,  // 27: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
-	6,  // 28: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
-	29, // 29: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
-	1,  // 30: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
-	3,  // 31: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
-	3,  // 32: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
-	10, // 33: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
-	16, // 34: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
-	30, // [30:35] is the sub-list for method output_type
-	25, // [25:30] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	24, // 12: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
+	24, // 13: ohm.v1.Hello.node:type_name -> ohm.v1.Node
+	25, // 14: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
+	12, // 15: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
+	13, // 16: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
+	15, // 17: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
+	11, // 18: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
+	26, // 19: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
+	14, // 20: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
+	14, // 21: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
+	27, // 22: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
+	20, // 23: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
+	28, // 24: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
+	26, // 25: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
+	0,  // 26: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
+	2,  // 27: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
+	5,  // 28: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
+	6,  // 29: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
+	29, // 30: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
+	1,  // 31: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
+	3,  // 32: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
+	3,  // 33: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
+	10, // 34: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
+	16, // 35: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
+	31, // [31:36] is the sub-list for method output_type
+	26, // [26:31] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_nodes_proto_init() }
@@ -1368,6 +1413,7 @@ func file_ohm_v1_nodes_proto_init() {
 		(*AgentMessage_Hello)(nil),
 		(*AgentMessage_Heartbeat)(nil),
 		(*AgentMessage_Statuses)(nil),
+		(*AgentMessage_Facts)(nil),
 	}
 	file_ohm_v1_nodes_proto_msgTypes[10].OneofWrappers = []any{
 		(*ServerMessage_Complete)(nil),

@@ -27,6 +27,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// DeviceHealth: only a healthy device takes new tasks.
+type DeviceHealth int32
+
+const (
+	DeviceHealth_DEVICE_HEALTH_HEALTHY   DeviceHealth = 0
+	DeviceHealth_DEVICE_HEALTH_NOT_READY DeviceHealth = 1 // it was there before, and is not found now or not yet
+	DeviceHealth_DEVICE_HEALTH_BAD       DeviceHealth = 2 // it has a fault; what runs on it may go on
+	DeviceHealth_DEVICE_HEALTH_LOST      DeviceHealth = 3 // it has a fault that nothing can run on
+)
+
+// Enum value maps for DeviceHealth.
+var (
+	DeviceHealth_name = map[int32]string{
+		0: "DEVICE_HEALTH_HEALTHY",
+		1: "DEVICE_HEALTH_NOT_READY",
+		2: "DEVICE_HEALTH_BAD",
+		3: "DEVICE_HEALTH_LOST",
+	}
+	DeviceHealth_value = map[string]int32{
+		"DEVICE_HEALTH_HEALTHY":   0,
+		"DEVICE_HEALTH_NOT_READY": 1,
+		"DEVICE_HEALTH_BAD":       2,
+		"DEVICE_HEALTH_LOST":      3,
+	}
+)
+
+func (x DeviceHealth) Enum() *DeviceHealth {
+	p := new(DeviceHealth)
+	*p = x
+	return p
+}
+
+func (x DeviceHealth) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DeviceHealth) Descriptor() protoreflect.EnumDescriptor {
+	return file_ohm_v1_records_proto_enumTypes[0].Descriptor()
+}
+
+func (DeviceHealth) Type() protoreflect.EnumType {
+	return &file_ohm_v1_records_proto_enumTypes[0]
+}
+
+func (x DeviceHealth) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DeviceHealth.Descriptor instead.
+func (DeviceHealth) EnumDescriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{0}
+}
+
 type Operator int32
 
 const (
@@ -66,11 +119,11 @@ func (x Operator) String() string {
 }
 
 func (Operator) Descriptor() protoreflect.EnumDescriptor {
-	return file_ohm_v1_records_proto_enumTypes[0].Descriptor()
+	return file_ohm_v1_records_proto_enumTypes[1].Descriptor()
 }
 
 func (Operator) Type() protoreflect.EnumType {
-	return &file_ohm_v1_records_proto_enumTypes[0]
+	return &file_ohm_v1_records_proto_enumTypes[1]
 }
 
 func (x Operator) Number() protoreflect.EnumNumber {
@@ -79,7 +132,7 @@ func (x Operator) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Operator.Descriptor instead.
 func (Operator) EnumDescriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{0}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{1}
 }
 
 type Mode int32
@@ -115,11 +168,11 @@ func (x Mode) String() string {
 }
 
 func (Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_ohm_v1_records_proto_enumTypes[1].Descriptor()
+	return file_ohm_v1_records_proto_enumTypes[2].Descriptor()
 }
 
 func (Mode) Type() protoreflect.EnumType {
-	return &file_ohm_v1_records_proto_enumTypes[1]
+	return &file_ohm_v1_records_proto_enumTypes[2]
 }
 
 func (x Mode) Number() protoreflect.EnumNumber {
@@ -128,7 +181,7 @@ func (x Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mode.Descriptor instead.
 func (Mode) EnumDescriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{1}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{2}
 }
 
 type TaskState int32
@@ -182,11 +235,11 @@ func (x TaskState) String() string {
 }
 
 func (TaskState) Descriptor() protoreflect.EnumDescriptor {
-	return file_ohm_v1_records_proto_enumTypes[2].Descriptor()
+	return file_ohm_v1_records_proto_enumTypes[3].Descriptor()
 }
 
 func (TaskState) Type() protoreflect.EnumType {
-	return &file_ohm_v1_records_proto_enumTypes[2]
+	return &file_ohm_v1_records_proto_enumTypes[3]
 }
 
 func (x TaskState) Number() protoreflect.EnumNumber {
@@ -195,7 +248,7 @@ func (x TaskState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskState.Descriptor instead.
 func (TaskState) EnumDescriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{2}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{3}
 }
 
 // Resources are additive amounts of a node, or of a task's part of it.
@@ -264,6 +317,8 @@ type Device struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // unique on its node
 	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	Health        DeviceHealth           `protobuf:"varint,3,opt,name=health,proto3,enum=ohm.v1.DeviceHealth" json:"health,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"` // where it is not healthy: a code and what it means, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +363,20 @@ func (x *Device) GetId() string {
 func (x *Device) GetModel() string {
 	if x != nil {
 		return x.Model
+	}
+	return ""
+}
+
+func (x *Device) GetHealth() DeviceHealth {
+	if x != nil {
+		return x.Health
+	}
+	return DeviceHealth_DEVICE_HEALTH_HEALTHY
+}
+
+func (x *Device) GetWhy() string {
+	if x != nil {
+		return x.Why
 	}
 	return ""
 }
@@ -1731,6 +1800,7 @@ type Node struct {
 	Capabilities  []string               `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"` // what the driver can enforce here
 	AgentVersion  string                 `protobuf:"bytes,8,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	Fence         *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
+	DeviceError   string                 `protobuf:"bytes,15,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now; empty: they can
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1826,6 +1896,13 @@ func (x *Node) GetFence() *Fence {
 		return x.Fence
 	}
 	return nil
+}
+
+func (x *Node) GetDeviceError() string {
+	if x != nil {
+		return x.DeviceError
+	}
+	return ""
 }
 
 // Intent is the operator's wish for a node: the record intents/<node>.
@@ -3041,10 +3118,12 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x01 \x01(\x03R\bcpuMilli\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1d\n" +
 	"\n" +
-	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\".\n" +
+	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\"n\n" +
 	"\x06Device\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05model\x18\x02 \x01(\tR\x05model\"3\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12,\n" +
+	"\x06health\x18\x03 \x01(\x0e2\x14.ohm.v1.DeviceHealthR\x06health\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"3\n" +
 	"\vDeviceShare\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05milli\x18\x02 \x01(\x05R\x05milli\"[\n" +
@@ -3182,7 +3261,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05Ended\x12/\n" +
 	"\tplacement\x18\x01 \x01(\v2\x11.ohm.v1.PlacementR\tplacement\x12-\n" +
 	"\x12placement_revision\x18\x02 \x01(\x03R\x11placementRevision\x12&\n" +
-	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\x89\x03\n" +
+	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xac\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12-\n" +
@@ -3194,7 +3273,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06driver\x18\x06 \x01(\tR\x06driver\x12\"\n" +
 	"\fcapabilities\x18\a \x03(\tR\fcapabilities\x12#\n" +
 	"\ragent_version\x18\b \x01(\tR\fagentVersion\x12#\n" +
-	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x1a=\n" +
+	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x12!\n" +
+	"\fdevice_error\x18\x0f \x01(\tR\vdeviceError\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
@@ -3314,7 +3394,12 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05since\x18\b \x01(\x03R\x05since\x12\x16\n" +
 	"\x06holder\x18\t \x01(\tR\x06holder\x12\x1a\n" +
 	"\brenewals\x18\n" +
-	" \x01(\x03R\brenewals*t\n" +
+	" \x01(\x03R\brenewals*u\n" +
+	"\fDeviceHealth\x12\x19\n" +
+	"\x15DEVICE_HEALTH_HEALTHY\x10\x00\x12\x1b\n" +
+	"\x17DEVICE_HEALTH_NOT_READY\x10\x01\x12\x15\n" +
+	"\x11DEVICE_HEALTH_BAD\x10\x02\x12\x16\n" +
+	"\x12DEVICE_HEALTH_LOST\x10\x03*t\n" +
 	"\bOperator\x12\x18\n" +
 	"\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
@@ -3348,120 +3433,122 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_records_proto_rawDescData
 }
 
-var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_ohm_v1_records_proto_goTypes = []any{
-	(Operator)(0),                 // 0: ohm.v1.Operator
-	(Mode)(0),                     // 1: ohm.v1.Mode
-	(TaskState)(0),                // 2: ohm.v1.TaskState
-	(*Resources)(nil),             // 3: ohm.v1.Resources
-	(*Device)(nil),                // 4: ohm.v1.Device
-	(*DeviceShare)(nil),           // 5: ohm.v1.DeviceShare
-	(*GPURequest)(nil),            // 6: ohm.v1.GPURequest
-	(*Port)(nil),                  // 7: ohm.v1.Port
-	(*Constraint)(nil),            // 8: ohm.v1.Constraint
-	(*Group)(nil),                 // 9: ohm.v1.Group
-	(*Gang)(nil),                  // 10: ohm.v1.Gang
-	(*StopPolicy)(nil),            // 11: ohm.v1.StopPolicy
-	(*JobSpec)(nil),               // 12: ohm.v1.JobSpec
-	(*Job)(nil),                   // 13: ohm.v1.Job
-	(*Outcome)(nil),               // 14: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 15: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 16: ohm.v1.Slot
-	(*Fence)(nil),                 // 17: ohm.v1.Fence
-	(*Victim)(nil),                // 18: ohm.v1.Victim
-	(*Placement)(nil),             // 19: ohm.v1.Placement
-	(*Status)(nil),                // 20: ohm.v1.Status
-	(*Ended)(nil),                 // 21: ohm.v1.Ended
-	(*Node)(nil),                  // 22: ohm.v1.Node
-	(*Intent)(nil),                // 23: ohm.v1.Intent
-	(*Alive)(nil),                 // 24: ohm.v1.Alive
-	(*Scheduler)(nil),             // 25: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 26: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 27: ohm.v1.Hold
-	(*Party)(nil),                 // 28: ohm.v1.Party
-	(*Conflict)(nil),              // 29: ohm.v1.Conflict
-	(*Reason)(nil),                // 30: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 31: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 32: ohm.v1.Waiting
-	(*Meta)(nil),                  // 33: ohm.v1.Meta
-	(*Amounts)(nil),               // 34: ohm.v1.Amounts
-	(*Quota)(nil),                 // 35: ohm.v1.Quota
-	(*Share)(nil),                 // 36: ohm.v1.Share
-	nil,                           // 37: ohm.v1.Group.EnvEntry
-	nil,                           // 38: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 39: ohm.v1.Node.AttributesEntry
-	nil,                           // 40: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
+	(Operator)(0),                 // 1: ohm.v1.Operator
+	(Mode)(0),                     // 2: ohm.v1.Mode
+	(TaskState)(0),                // 3: ohm.v1.TaskState
+	(*Resources)(nil),             // 4: ohm.v1.Resources
+	(*Device)(nil),                // 5: ohm.v1.Device
+	(*DeviceShare)(nil),           // 6: ohm.v1.DeviceShare
+	(*GPURequest)(nil),            // 7: ohm.v1.GPURequest
+	(*Port)(nil),                  // 8: ohm.v1.Port
+	(*Constraint)(nil),            // 9: ohm.v1.Constraint
+	(*Group)(nil),                 // 10: ohm.v1.Group
+	(*Gang)(nil),                  // 11: ohm.v1.Gang
+	(*StopPolicy)(nil),            // 12: ohm.v1.StopPolicy
+	(*JobSpec)(nil),               // 13: ohm.v1.JobSpec
+	(*Job)(nil),                   // 14: ohm.v1.Job
+	(*Outcome)(nil),               // 15: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 16: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 17: ohm.v1.Slot
+	(*Fence)(nil),                 // 18: ohm.v1.Fence
+	(*Victim)(nil),                // 19: ohm.v1.Victim
+	(*Placement)(nil),             // 20: ohm.v1.Placement
+	(*Status)(nil),                // 21: ohm.v1.Status
+	(*Ended)(nil),                 // 22: ohm.v1.Ended
+	(*Node)(nil),                  // 23: ohm.v1.Node
+	(*Intent)(nil),                // 24: ohm.v1.Intent
+	(*Alive)(nil),                 // 25: ohm.v1.Alive
+	(*Scheduler)(nil),             // 26: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 27: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 28: ohm.v1.Hold
+	(*Party)(nil),                 // 29: ohm.v1.Party
+	(*Conflict)(nil),              // 30: ohm.v1.Conflict
+	(*Reason)(nil),                // 31: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 32: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 33: ohm.v1.Waiting
+	(*Meta)(nil),                  // 34: ohm.v1.Meta
+	(*Amounts)(nil),               // 35: ohm.v1.Amounts
+	(*Quota)(nil),                 // 36: ohm.v1.Quota
+	(*Share)(nil),                 // 37: ohm.v1.Share
+	nil,                           // 38: ohm.v1.Group.EnvEntry
+	nil,                           // 39: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 40: ohm.v1.Node.AttributesEntry
+	nil,                           // 41: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
-	0,  // 0: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
-	37, // 1: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
-	3,  // 2: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
-	6,  // 3: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
-	8,  // 4: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
-	41, // 5: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	41, // 6: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	38, // 7: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	10, // 8: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	41, // 9: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	11, // 10: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	9,  // 11: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	12, // 12: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	14, // 13: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	42, // 14: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	42, // 15: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	15, // 16: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	42, // 17: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	16, // 18: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	16, // 19: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	3,  // 20: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	5,  // 21: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	7,  // 22: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	1,  // 23: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	18, // 24: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	42, // 25: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	17, // 26: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	16, // 27: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	2,  // 28: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	42, // 29: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	42, // 30: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	19, // 31: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	20, // 32: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	3,  // 33: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	4,  // 34: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	39, // 35: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	17, // 36: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	40, // 37: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	17, // 38: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	42, // 39: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	42, // 40: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	42, // 41: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	3,  // 42: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	5,  // 43: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	42, // 44: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	17, // 45: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	16, // 46: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	16, // 47: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	42, // 48: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	16, // 49: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	28, // 50: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	28, // 51: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	30, // 52: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	42, // 53: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	31, // 54: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	42, // 55: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	34, // 56: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	42, // 57: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	34, // 58: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	34, // 59: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	34, // 60: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
+	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
+	38, // 2: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	4,  // 3: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
+	7,  // 4: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
+	9,  // 5: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
+	42, // 6: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	42, // 7: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	39, // 8: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	11, // 9: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	42, // 10: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	12, // 11: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	10, // 12: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	13, // 13: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	15, // 14: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	43, // 15: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	43, // 16: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	16, // 17: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	43, // 18: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	17, // 19: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	17, // 20: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 21: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 22: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 23: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 24: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	19, // 25: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	43, // 26: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	18, // 27: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	17, // 28: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 29: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	43, // 30: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	43, // 31: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	20, // 32: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	21, // 33: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 34: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 35: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	40, // 36: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	18, // 37: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	41, // 38: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	18, // 39: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	43, // 40: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	43, // 41: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	43, // 42: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 43: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 44: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	43, // 45: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	18, // 46: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	17, // 47: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	17, // 48: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	43, // 49: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	17, // 50: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	29, // 51: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	29, // 52: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	31, // 53: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	43, // 54: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	32, // 55: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	43, // 56: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	35, // 57: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	43, // 58: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	35, // 59: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	35, // 60: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	35, // 61: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -3476,7 +3563,7 @@ func file_ohm_v1_records_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -1,0 +1,90 @@
+// Package device finds the GPUs of a machine and judges how they are.
+//
+// A Source says what is there now. Merge holds that against what was there before, so that
+// a device that is late at a boot, or that its tools do not show for a moment, is not ready,
+// instead of never having been; a Policy says what a fault means for new tasks and for those
+// that have the device. Both are pure: who looks, and when, is the agent's business.
+package device
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+)
+
+// Device is one GPU as a source sees it.
+type Device struct {
+	ID     string  `json:"id"` // unique on the machine, and the same after a reboot
+	Model  string  `json:"model"`
+	Faults []Fault `json:"faults,omitempty"` // that it has now
+	Edits  Edits   `json:"edits,omitzero"`   // what a task needs in order to use it
+}
+
+// Fault is something that is wrong with a device, or that its driver says of a program on it.
+type Fault struct {
+	Code int    `json:"code"` // of the maker; for NVIDIA an Xid
+	What string `json:"what"`
+}
+
+// Edits are what a task that has the device finds in its box.
+type Edits struct {
+	Env    map[string]string `json:"env,omitempty"`
+	Nodes  []string          `json:"nodes,omitempty"`  // device files
+	Mounts []string          `json:"mounts,omitempty"` // files of the machine, at the same path, read-only
+}
+
+// Source finds devices.
+type Source interface {
+	// Devices are all that are there now, in an order that stays. An error says that it
+	// cannot be told now; that may pass.
+	Devices(ctx context.Context) ([]Device, error)
+}
+
+// Parse reads devices that somebody names, id=model each, and that are always well.
+func Parse(texts []string) ([]*ohmv1.Device, error) {
+	var devices []*ohmv1.Device
+	seen := map[string]bool{}
+	for _, text := range texts {
+		id, model, ok := strings.Cut(text, "=")
+		if !ok || id == "" || model == "" {
+			return nil, fmt.Errorf("GPU %q is not written as id=model", text)
+		}
+		if seen[id] {
+			return nil, fmt.Errorf("GPU %s is given twice", id)
+		}
+		seen[id] = true
+		devices = append(devices, &ohmv1.Device{Id: id, Model: model})
+	}
+	return devices, nil
+}
+
+// Merge is what the node says of its devices: those that the source sees now, judged by the
+// policy, and those known from before that it does not see, or cannot tell of (err), as not
+// ready. Known ones keep their place; new ones come after them. Nothing given is written to.
+func Merge(known []*ohmv1.Device, seen []Device, err error, p Policy) []*ohmv1.Device {
+	var merged []*ohmv1.Device
+	left := slices.Clone(seen)
+	for _, k := range known {
+		at := slices.IndexFunc(left, func(d Device) bool { return d.ID == k.GetId() })
+		if at < 0 || err != nil {
+			why := "it is not found on the machine"
+			if err != nil {
+				why = err.Error()
+			}
+			merged = append(merged, &ohmv1.Device{Id: k.GetId(), Model: k.GetModel(), Health: NotReady, Why: why})
+			continue
+		}
+		merged = append(merged, p.judge(left[at]))
+		left = slices.Delete(left, at, at+1)
+	}
+	if err != nil {
+		return merged
+	}
+	for _, d := range left {
+		merged = append(merged, p.judge(d))
+	}
+	return merged
+}
