@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
@@ -226,22 +225,16 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 
 // claim makes the task's folder, locked; fs.ErrExist if somebody was faster.
 func (d *Driver) claim(t driver.Task, root root) (held *os.File, err error) {
-	draft, err := os.MkdirTemp(d.tasks, draftPrefix)
+	draft, held, err := d.draft()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			if held != nil {
-				held.Close()
-			}
+			held.Close()
 			_ = os.RemoveAll(draft)
 		}
 	}()
-	var taken bool
-	if held, taken, err = folder.Lock(draft, unix.LOCK_EX); err != nil || taken {
-		return held, errors.Join(err, errIf(taken, "the draft is locked"))
-	}
 	dir := d.folder(t.ID)
 	sp := spec{
 		ID:         t.ID,

@@ -2,6 +2,7 @@ package native
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -109,8 +110,36 @@ const (
 	gonePrefix  = ".gone-"
 )
 
-// sweepDrafts removes what starts and removals left that were cut short.
+// draft makes a folder, locked. The gate, which is the folder of all tasks, is shared until
+// it has its lock.
+func (d *Driver) draft() (path string, held *os.File, err error) {
+	gate, err := d.gate(unix.LOCK_SH)
+	if err != nil {
+		return "", nil, err
+	}
+	defer gate.Close()
+	if path, err = os.MkdirTemp(d.tasks, draftPrefix); err != nil {
+		return "", nil, err
+	}
+	held, taken, err := folder.Lock(path, unix.LOCK_EX)
+	if err = errors.Join(err, errIf(taken, "the draft is locked")); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(path))
+	}
+	return path, held, nil
+}
+
+// sweepDrafts removes what starts and removals left that were cut short: with the gate shut,
+// a draft that nobody holds is nobody's. While a start is under way the sweep waits for the
+// next one.
 func (d *Driver) sweepDrafts() error {
+	gate, err := d.gate(unix.LOCK_EX | unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer gate.Close()
 	entries, err := os.ReadDir(d.tasks)
 	if err != nil {
 		return err
@@ -120,10 +149,6 @@ func (d *Driver) sweepDrafts() error {
 		switch {
 		case strings.HasPrefix(e.Name(), gonePrefix):
 		case strings.HasPrefix(e.Name(), draftPrefix):
-			info, err := e.Info()
-			if err != nil || time.Since(info.ModTime()) < time.Minute {
-				continue // it may not have its lock yet
-			}
 			if held, err := folder.Held(path); held || err != nil && !errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -135,4 +160,20 @@ func (d *Driver) sweepDrafts() error {
 		}
 	}
 	return nil
+}
+
+// gate locks the folder of all tasks itself, until it is closed.
+func (d *Driver) gate(how int) (*os.File, error) {
+	f, err := os.Open(d.tasks)
+	if err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(int(f.Fd()), how)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", d.tasks, err)
+	}
+	return f, nil
 }

@@ -154,6 +154,9 @@ func (d *Driver) cgroups(id string) cgroup.Groups {
 // List observes all tasks. A task that cannot be observed is told in the error and hides
 // no other.
 func (d *Driver) List(ctx context.Context) ([]driver.Observation, error) {
+	if err := d.sweepDrafts(); err != nil {
+		d.log.Warn("folders of starts that were cut short stay", zap.Error(err))
+	}
 	ids, err := d.ids()
 	if err != nil {
 		return nil, err
