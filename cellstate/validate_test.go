@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/cellstate/memstore"
@@ -22,6 +24,15 @@ func slot(s *cellstate.Snapshot, job string, index int) cellstate.Slot {
 
 func claim(s *cellstate.Snapshot, job string, index int, node cellstate.NodeName) cellstate.Claim {
 	return celltest.Claim(s, slot(s, job, index), node)
+}
+
+// sicken has a GPU of a node be not ready.
+func sicken(c *celltest.Cell, node cellstate.NodeName, gpu int) {
+	row := c.Snapshot().Node(node)
+	facts := proto.CloneOf(row.Facts)
+	facts.Fence = nil
+	facts.Gpus[gpu].Health, facts.Gpus[gpu].Why = ohmv1.DeviceHealth_DEVICE_HEALTH_NOT_READY, "so it is"
+	c.Write(cellstate.NodeWrite(node, row, cellstate.Record{Key: cellstate.NodeKey(node), Value: facts, Read: row.FactsRevision}))
 }
 
 // TestValidate judges one claim of job a on node n1, which has 4 cores, 4Gi of memory
@@ -54,6 +65,12 @@ func TestValidate(t *testing.T) {
 			c.Job(celltest.Job{Name: "b", GPUs: 1, Share: 400})
 			c.Place("b", 0, "n1")
 		}, want: cellstate.Conflict{Reason: cellstate.ReasonDevice, Dimension: celltest.GPU(0), Wanted: "1000m", Free: "600m"}},
+		{name: "a device that is not well", change: func(x *cellstate.Txn) { x.Claims[0].GPUs = whole(celltest.GPU(1)) }, cell: func(c *celltest.Cell) {
+			sicken(c, "n1", 1)
+		}, want: cellstate.Conflict{Reason: cellstate.ReasonDevice, Dimension: celltest.GPU(1), Wanted: "a healthy one", Free: "NotReady: so it is"}},
+		{name: "beside a device that is not well", change: func(x *cellstate.Txn) { x.Claims[0].GPUs = whole(celltest.GPU(0)) }, cell: func(c *celltest.Cell) {
+			sicken(c, "n1", 1)
+		}},
 		{name: "a device that there is not", change: func(x *cellstate.Txn) { x.Claims[0].GPUs = whole("gpu-7") },
 			want: cellstate.Conflict{Reason: cellstate.ReasonMalformed, Dimension: "gpu gpu-7"}},
 		{name: "a device twice", change: func(x *cellstate.Txn) { x.Claims[0].GPUs = append(whole("gpu-0"), whole("gpu-0")...) },
