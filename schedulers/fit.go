@@ -9,10 +9,11 @@ import (
 )
 
 // fit finds nodes for the needs, the first that fit, and makes the transaction's claims of
-// them: first those on which they lost, which the policy has chosen itself, then the
-// others from a number on; on at most so many nodes (0: any number). False if too few
-// needs find one.
-func (u *starving) fit(s *cellstate.Snapshot, taken map[cellstate.NodeName]bool, from uint64, most int) bool {
+// them: first those on which they lost, which the policy has chosen itself, then those that
+// have changed since a snapshot on which none was found, then the others from a number on;
+// on at most so many nodes (0: any number). False if too few needs find one. What needs no
+// more than one node has found none among those that are as they were.
+func (u *starving) fit(s, before *cellstate.Snapshot, taken map[cellstate.NodeName]bool, from uint64, most int) bool {
 	u.txn.Snapshot, u.txn.Claims = s.Revision(), nil
 	open := slices.Clone(u.needs)
 	seen := map[cellstate.NodeName]bool{}
@@ -27,6 +28,17 @@ func (u *starving) fit(s *cellstate.Snapshot, taken map[cellstate.NodeName]bool,
 		return len(open) == 0 || most > 0 && used >= most
 	}
 	enough := slices.ContainsFunc(u.lost, func(name cellstate.NodeName) bool { return try(s.Node(name)) })
+	changes, same := s.NodeChanges(before)
+	if same && !enough {
+		for _, n := range changes {
+			if enough = try(n); enough {
+				break
+			}
+		}
+	}
+	if same && u.least == 1 {
+		return len(u.txn.Claims) >= u.least
+	}
 	if nodes := slices.Collect(s.Nodes()); !enough && len(nodes) > 0 {
 		first := int(from % uint64(len(nodes)))
 		_ = slices.ContainsFunc(nodes[first:], try) || slices.ContainsFunc(nodes[:first], try)

@@ -13,9 +13,9 @@ import (
 )
 
 // Who keeps losing starves: by the time at which a slow policy has decided, a quick one has
-// taken the room. So after some losses of a slot, or of a gang, the Runner itself looks
-// for nodes where the tasks fit, on the latest snapshot and again on each newer one,
-// while the policy goes on with other work; has the room held; and then asks the policy to
+// taken the room, or it never sees any (missed.go). So after some losses of a slot, or of a
+// gang, the Runner itself looks for nodes where the tasks fit, on the latest snapshot and
+// again on each newer one, while the policy goes on with other work; has the room held; and then asks the policy to
 // decide within what is held, which takes as long as it takes. The policy keeps the last
 // word on every claim, as a customer's may know what no filter here does: what it does not
 // claim is given back. Nothing is held for a task that does not fit, nor of a gang of

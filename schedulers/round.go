@@ -44,6 +44,7 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		r.Log.Error("the policy failed", zap.Int64("revision", int64(s.Revision())), zap.Error(err))
 		proposal = Proposal{}
 	}
+	r.missed(s, proposal.Unplaced, open)
 	r.unplaced(s, proposal.Unplaced, open, len(nodes) > 0)
 	txns := r.admit(s, proposal.Txns, open)
 	for _, n := range open { // the policy said nothing of it: as if it had found no node
@@ -234,7 +235,7 @@ func (r *Runner) lost(s *cellstate.Snapshot, txn *cellstate.Txn, c *cellstate.Co
 		return // the job went while its claims were on their way
 	}
 	e.lose(claim.Slot, c.Revision, now, r.Times.RetryMost, r.chance.Float64())
-	e.lostOn(claim.Slot, claim.Node)
+	e.lostOn(claim.Slot, claim.Node, true)
 	e.lost = raceText(claim, c)
 	e.say()
 }

@@ -40,7 +40,9 @@ func (r *Runner) seekRoom(ctx context.Context, now time.Time) (wake time.Time) {
 	return wake
 }
 
-// seek looks for room on each newer snapshot, for a while, until some of it is held.
+// seek looks for room on each newer snapshot, for a while, until some of it is held. After a
+// first walk over all nodes it looks where something has changed, so that in a full cell it
+// is there as early as anybody when room comes free.
 func (r *Runner) seek(ctx context.Context, all []*starving, from uint64, ttl time.Duration) *held {
 	h := &held{all: all}
 	var err error
@@ -51,19 +53,19 @@ func (r *Runner) seek(ctx context.Context, all []*starving, from uint64, ttl tim
 	end := time.NewTimer(r.Times.Seek)
 	defer end.Stop()
 	order := rand.New(rand.NewPCG(from, 0))
-	looked := cellstate.Revision(-1) // the room revision
+	var looked *cellstate.Snapshot // the last one, on which there was no room
 	for {
 		s, newer := r.Cell.Watch()
 		began := time.Now()
-		if s.RoomRevision() > looked {
+		if looked == nil || s.RoomRevision() > looked.Revision() {
 			var raced bool
-			if raced, err = r.hold(ctx, s, h, order.Uint64()); err != nil || len(h.placed) > 0 {
+			if raced, err = r.hold(ctx, s, looked, h, order.Uint64()); err != nil || len(h.placed) > 0 {
 				break
 			}
 			if !raced {
-				looked = s.RoomRevision()
+				looked = s
 			}
-			sleep(ctx, 3*time.Since(began)) // it is a walk over all nodes: a quarter of the time is enough for it
+			sleep(ctx, 3*time.Since(began)) // it may be a walk over all nodes: a quarter of the time is enough for it
 		}
 		select {
 		case <-newer:
@@ -86,14 +88,14 @@ func (r *Runner) seek(ctx context.Context, all []*starving, from uint64, ttl tim
 	return h
 }
 
-// hold places the holds for which there is room on a snapshot, each whole or not at all.
-// It is raced where others came first.
-func (r *Runner) hold(ctx context.Context, s *cellstate.Snapshot, h *held, from uint64) (raced bool, err error) {
+// hold places the holds for which there is room on a snapshot, each whole or not at all;
+// before, if given, is an older one on which there was none for any. It is raced where others came first.
+func (r *Runner) hold(ctx context.Context, s, before *cellstate.Snapshot, h *held, from uint64) (raced bool, err error) {
 	var wanted []*starving
 	var writes []cellstate.Write
 	taken := map[cellstate.NodeName]bool{} // a fence stands in one write of a request
 	for _, u := range h.all {
-		if !u.fit(s, taken, from, r.Store.Limits().Nodes) {
+		if !u.fit(s, before, taken, from, r.Store.Limits().Nodes) {
 			continue
 		}
 		w, conflicts := cellstate.PlanHold(s, r.Clock(), u.txn, h.lease)

@@ -35,7 +35,8 @@ func together(t *testing.T, run func(context.Context) error) (stop func()) {
 }
 
 // The words: a scheduler whose decisions take 5 s finishes its jobs beside two
-// that take 1 ms and keep the cell full, or nearly so, with short tasks.
+// that take 1 ms and keep the cell full, or nearly so, with short tasks. Where more is always
+// wanted than there is, it hardly ever sees room that it could lose.
 func TestNothingStarves(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -43,6 +44,7 @@ func TestNothingStarves(t *testing.T) {
 		losses int
 	}{
 		{"a cell that is full now and then", func() int { return []int{12, 20}[time.Now().Unix()/2%2] }, schedulers.DefaultHoldAfter},
+		{"a cell in which more is always wanted than there is", func() int { return 24 }, schedulers.DefaultHoldAfter},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, cell *schedtest.Cell) {

@@ -20,10 +20,11 @@ type starving struct {
 // wantHold notes that the job's next losses shall be prevented.
 func (q *queue) wantHold(name cellstate.JobName) { q.starving[name] = true }
 
-// lostOn notes the node of the last loss, and whether there were too many of them.
-func (e *entry) lostOn(slot cellstate.Slot, node cellstate.NodeName) {
+// lostOn notes the node of the last loss, whether it was claimed, and whether there were
+// too many losses.
+func (e *entry) lostOn(slot cellstate.Slot, node cellstate.NodeName, claimed bool) {
 	l := e.losses[slot]
-	l.node, l.fresh = node, true
+	l.node, l.fresh = node, claimed
 	e.losses[slot] = l
 	if l.times >= e.queue.holdAfter {
 		e.queue.wantHold(e.name)
@@ -72,7 +73,7 @@ func (r *Runner) outcome(f *flight, res *cellstate.Result, now time.Time) {
 			continue
 		}
 		e.lose(c.Slot, f.snapshot.Revision(), now, r.Times.RetryMost, r.chance.Float64())
-		e.lostOn(c.Slot, c.Node)
+		e.lostOn(c.Slot, c.Node, true)
 	}
 }
 

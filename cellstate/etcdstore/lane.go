@@ -90,7 +90,7 @@ func (s *Store) send(ctx context.Context, r request) fate {
 			return fate{err: refused(err)}
 		default:
 			lost = true
-			f, settled := s.resolve(ctx, l, r)
+			f, settled := s.resolve(ctx, l, r, incarnation, cluster)
 			if f.err != nil {
 				l.unread = true
 				return fate{err: fmt.Errorf("%w: %w", f.err, err)}
@@ -149,16 +149,17 @@ func (s *Store) readLane(ctx context.Context, l *lane) error {
 // resolve learns the fate of a request whose reply was lost. If the lane's sequence
 // was reached, the request was applied at that key's mod revision, and a part of it
 // committed if and only if its proof has that revision when read there. If not, the lane
-// is advanced under compare, and the late request can never apply: it is not settled.
+// is advanced under compare, and the late request can never apply: it is not settled. Of
+// another store than that of the request, as a restored one is, the lane tells nothing.
 //
 // The caller may have given up; whether the request was applied must be known all the
 // same, but he waits no longer than one timeout for it.
-func (s *Store) resolve(ctx context.Context, l *lane, r request) (f fate, settled bool) {
+func (s *Store) resolve(ctx context.Context, l *lane, r request, incarnation string, cluster uint64) (f fate, settled bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
-	_, cluster := s.identity()
 	number := l.next()
 	ask := compare{key: l.key, target: modTarget, revision: l.mod}.append(nil)
+	ask = appendCompareValue(ask, s.key(cellstate.MetaKey("incarnation")), incarnation)
 	ask = appendPutString(ask, txnSuccess, l.key, number+void)
 	ask = appendGet(ask, txnFailure, l.key)
 	var reply txnReply
@@ -184,7 +185,7 @@ func (s *Store) resolve(ctx context.Context, l *lane, r request) (f fate, settle
 		l.seq, l.mod = l.seq+1, reply.mod
 		return fate{}, false
 	case !reply.found || reply.value != number:
-		return fate{err: cellstate.ErrUnknown}, false
+		return fate{err: s.another(ctx, incarnation)}, false
 	}
 	applied, err := s.proofsAt(ctx, r.proofs, reply.mod)
 	if err != nil {
@@ -192,6 +193,15 @@ func (s *Store) resolve(ctx context.Context, l *lane, r request) (f fate, settle
 	}
 	l.seq, l.mod = l.seq+1, reply.mod
 	return fate{at: cellstate.Revision(reply.mod), applied: applied}, true
+}
+
+// another is ErrUnknown, with the reason if that is a restore.
+func (s *Store) another(ctx context.Context, incarnation string) error {
+	resp, err := s.client.Get(ctx, s.key(cellstate.MetaKey("incarnation")).String())
+	if err == nil && (len(resp.Kvs) != 1 || string(resp.Kvs[0].Value) != incarnation) {
+		return fmt.Errorf("%w: %w", cellstate.ErrUnknown, cellstate.ErrIncarnation)
+	}
+	return cellstate.ErrUnknown
 }
 
 // proofsAt reads which writes were applied at a revision.

@@ -78,11 +78,11 @@ func TestAVoidedRequest(t *testing.T) {
 	}
 	stale := *l
 	s.drop.Store(2)
-	if f, settled := s.resolve(t.Context(), l, requests[0]); f.err != nil || settled {
+	incarnation, cluster := s.identity()
+	if f, settled := s.resolve(t.Context(), l, requests[0], incarnation, cluster); f.err != nil || settled {
 		t.Fatalf("%+v, settled %v", f, settled)
 	}
 	// The request arrives late, on the lane as it was.
-	incarnation, _ := s.identity()
 	var reply txnReply
 	if _, err := s.request(t.Context(), &stale, incarnation, requests[0], &reply); err != nil || reply.succeeded {
 		t.Fatalf("applied late: %+v, %v", reply, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sort"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -99,14 +100,10 @@ func (s *Store) takesOps(ctx context.Context, n int) (bool, error) {
 	for i := range conditions {
 		conditions[i] = condition
 	}
-	_, err := s.client.Txn(ctx).If(conditions...).Commit()
-	if errors.Is(err, rpctypes.ErrTooManyOps) {
-		return false, nil
-	}
-	if err != nil {
-		return false, s.failed(err)
-	}
-	return true, nil
+	return s.takes(ctx, func() error {
+		_, err := s.client.Txn(ctx).If(conditions...).Commit()
+		return err
+	}, func(err error) bool { return errors.Is(err, rpctypes.ErrTooManyOps) })
 }
 
 // overhead is by how much a message may be longer than etcd's limit of a request.
@@ -116,12 +113,43 @@ const overhead = 512 << 10
 // is not held against that limit, but its message is against one that goes with it.
 func (s *Store) takesBytes(ctx context.Context, n int) (bool, error) {
 	const frame = 64 // at least what the message has around the key
-	_, err := s.client.Get(ctx, strings.Repeat("-", n+overhead-frame), clientv3.WithCountOnly())
-	if code := status.Code(err); code == codes.ResourceExhausted || errors.Is(err, rpctypes.ErrRequestTooLarge) {
-		return false, nil
+	return s.takes(ctx, func() error {
+		_, err := s.client.Get(ctx, strings.Repeat("-", n+overhead-frame), clientv3.WithCountOnly())
+		return err
+	}, func(err error) bool {
+		return status.Code(err) == codes.ResourceExhausted || errors.Is(err, rpctypes.ErrRequestTooLarge)
+	})
+}
+
+// probeAgain is how long a probe waits that something has happened to.
+const probeAgain = 20 * time.Millisecond
+
+// takes says whether the server takes a probe. One that is not answered, or not by a
+// leader, says nothing of the server's limits; it is sent again, as it changes nothing.
+func (s *Store) takes(ctx context.Context, probe func() error, refused func(error) bool) (bool, error) {
+	for {
+		err := probe()
+		switch {
+		case err == nil:
+			return true, nil
+		case refused(err):
+			return false, nil
+		case !mayPass(err):
+			return false, s.failed(err)
+		}
+		select {
+		case <-time.After(probeAgain):
+		case <-ctx.Done():
+			return false, s.failed(err)
+		}
 	}
-	if err != nil {
-		return false, s.failed(err)
+}
+
+// mayPass says whether a request met what may be over when it comes again.
+func mayPass(err error) bool {
+	code := status.Code(err)
+	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
+		code = known.Code()
 	}
-	return true, nil
+	return code == codes.Unavailable || errors.Is(err, rpctypes.ErrTooManyRequests)
 }

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -62,28 +63,37 @@ func (g goesBack) RecvMsg(m any) error {
 }
 
 // TestARequestOfTheTimeBeforeARestore was applied there, and may have been seen: nobody is
-// told that it was not.
+// told that it was not. whether its sender still waits or not.
 func TestARequestOfTheTimeBeforeARestore(t *testing.T) {
-	var restore func()
-	s := open(t, Config{dial: []grpc.DialOption{grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		stream, err := open(ctx, desc, cc, method, opts...)
-		if err == nil && method == pb.KV_Txn_FullMethodName && restore != nil {
-			stream, restore = goesBack{stream, restore}, nil
-		}
-		return stream, err
-	})}})
-	restore = func() { // lanes that were never used, a record that was never put
-		for _, prefix := range []string{s.side + "t/", s.key(numbered(1).Key).String()} {
-			if _, err := s.client.Delete(t.Context(), prefix, clientv3.WithPrefix()); err != nil {
-				t.Error(err)
+	for _, gaveUp := range []bool{false, true} {
+		t.Run(fmt.Sprintf("its sender has given up=%v", gaveUp), func(t *testing.T) {
+			var restore func()
+			s := open(t, Config{dial: []grpc.DialOption{grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				stream, err := open(ctx, desc, cc, method, opts...)
+				if err == nil && method == pb.KV_Txn_FullMethodName && restore != nil {
+					stream, restore = goesBack{stream, restore}, nil
+				}
+				return stream, err
+			})}})
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			restore = func() { // lanes that were never used, a record that was never put
+				for _, prefix := range []string{s.side + "t/", s.key(numbered(1).Key).String()} {
+					if _, err := s.client.Delete(t.Context(), prefix, clientv3.WithPrefix()); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := s.Renew(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if gaveUp {
+					giveUp()
+				}
 			}
-		}
-		if _, err := s.Renew(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	out, err := s.Commit(t.Context(), cellstate.Write{Records: []cellstate.Record{numbered(1)}})
-	if !errors.Is(err, cellstate.ErrUnknown) || !errors.Is(err, cellstate.ErrIncarnation) {
-		t.Errorf("%+v, %v", out, err)
+			out, err := s.Commit(ctx, cellstate.Write{Records: []cellstate.Record{numbered(1)}})
+			if !errors.Is(err, cellstate.ErrUnknown) || !errors.Is(err, cellstate.ErrIncarnation) {
+				t.Errorf("%+v, %v", out, err)
+			}
+		})
 	}
 }

@@ -76,7 +76,7 @@ func meta(value string) []byte {
 
 // Limits: a request in memory may be as large as it likes.
 func (s *Store) Limits() cellstate.Limits {
-	return cellstate.Limits{Claims: 1 << 20, Nodes: 1 << 20, Batch: 1 << 20}
+	return cellstate.Limits{Claims: 2 << 20, Nodes: 1 << 20, Batch: 1 << 20}
 }
 
 // Load returns the whole cell state at the present revision.

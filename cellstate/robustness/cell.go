@@ -72,7 +72,7 @@ func newCell(program, dir string, limits Limits, e *etcd) (*cell, error) {
 		}
 		servers = append(servers, resolver.Address{Addr: a})
 	}
-	for _, s := range []string{"batch-0", "batch-1", "service-0", "ml-0", "press-0"} {
+	for _, s := range []string{"batch-0", "batch-1", "service-0", "ml-0", "press-0", "slow-0"} {
 		policy, _, _ := strings.Cut(s, "-")
 		if err := add(s, "-policy", policy); err != nil {
 			return c, err

@@ -23,6 +23,7 @@ type follower struct {
 	reached    cellstate.Revision
 	latest     *cellstate.Snapshot
 	claims     int // seen
+	tally      tally
 	violations []history.Violation
 	audited    audited
 	cancel     context.CancelFunc
@@ -66,7 +67,9 @@ func (f *follower) follow(ctx context.Context, oldest *cellstate.Snapshot) error
 		f.truth.See(b)
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		before := f.latest
 		f.reached, f.latest = max(f.reached, b.Revision), auditor.State()
+		f.tally.see(before, f.latest, b)
 		for _, c := range b.Changes {
 			if _, ok := c.Value.(*ohmv1.Placement); ok {
 				f.claims++

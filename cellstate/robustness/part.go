@@ -48,6 +48,7 @@ const (
 	storeTime  = 5 * time.Second
 	checkEvery = 2 * time.Second
 	stateLimit = 20 * time.Second
+	slowTime   = 800 * time.Millisecond // of a decision of the slow scheduler
 )
 
 // Run works until ctx ends or in does; a line "state <revision> <file>" there has the
@@ -111,14 +112,21 @@ func (p Part) open(ctx context.Context) (*etcdstore.Store, error) {
 	}
 }
 
-// pressName is the scheduler whose jobs press others out.
-const pressName = "press"
+// The run's own schedulers: one whose jobs press others out, and one that is slow.
+const (
+	pressName = "press"
+	slowName  = "slow"
+)
 
 func (p Part) scheduler(store recorded, m *mirror.Mirror) lifecycle.Part {
-	policies := map[string]schedulers.Scheduler{"batch": batch.New(), "service": service.New(), "ml": ml.New(), pressName: Press{}}
+	policies := map[string]schedulers.Scheduler{"batch": batch.New(), "service": service.New(), "ml": ml.New(), pressName: Press{}, slowName: NewSlow(slowTime)}
+	holdAfter := schedulers.DefaultHoldAfter
+	if p.Policy == slowName {
+		holdAfter = slowHoldAfter
+	}
 	r := schedulers.New(schedulers.Config{
 		Cell: tallied{m, store.history}, Store: store, Scheduler: policies[p.Policy], Name: p.Policy, Instance: p.Instance, Log: p.Log,
-		Times: schedulers.Times{Lease: leaseTime, Sweep: 2 * time.Second},
+		Times: schedulers.Times{Lease: leaseTime, Sweep: 2 * time.Second}, HoldAfter: holdAfter,
 	})
 	return lifecycle.Part{Name: "runner", Run: r.Run}
 }

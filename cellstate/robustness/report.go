@@ -35,6 +35,7 @@ type Report struct {
 	Revisions    int64 // audited
 	Transactions int64
 	Placements   int64
+	Tally        tally
 	Operations   int // put in order by porcupine
 	Objects      int // nodes and slots
 	Violations   []history.Violation
@@ -87,6 +88,7 @@ func (r *run) judge(report *Report) error {
 	v := history.Judge(ops, r.follower.truth, judged)
 	report.Operations, report.Objects = v.Operations, v.Objects
 	a := r.follower.audited
+	report.Tally = r.follower.tally
 	report.Revisions, report.Transactions, report.Placements = a.Revisions, a.Transactions, a.Placements
 	report.Violations = append(append(r.found(), r.follower.violations...), v.Violations...)
 	n := r.ended
@@ -109,6 +111,8 @@ func (p *Report) Print(out io.Writer) {
 		{int64(p.Conflicts), "claims lost to a conflict"}, {int64(p.Retries), "writes refused and judged again (retries)"},
 		{p.Lost, "replies lost"}, {p.Failed, "transactions that etcd did not answer"}, {p.Resolved, "fates of lost requests asked for"},
 		{int64(p.Unknown), "requests whose fate stayed unknown"}, {p.Revisions, "revisions audited"},
+		{int64(p.Tally.Moved), "shares of quotas moved"}, {int64(p.Tally.Bound), "times that a quota was used up"},
+		{int64(p.Tally.Placed), "holds placed"}, {int64(p.Tally.Ended), "holds ended"},
 		{int64(p.Operations), "operations put in order by porcupine"}, {int64(p.Objects), "nodes and slots that they are on"},
 	} {
 		fmt.Fprintf(out, "%6d  %s\n", f.n, f.what)
@@ -133,6 +137,12 @@ func (p *Report) Err() error {
 	}
 	if p.Claims == 0 {
 		errs = append(errs, errors.New("nothing was committed"))
+	}
+	if p.Tally.Moved == 0 || p.Tally.Bound == 0 {
+		errs = append(errs, errors.New("no quota was dealt out and used up"))
+	}
+	if p.Tally.Placed == 0 {
+		errs = append(errs, errors.New("no room was held"))
 	}
 	return errors.Join(errs...)
 }

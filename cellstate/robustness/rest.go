@@ -47,7 +47,8 @@ func (r *run) rest(ctx context.Context) {
 }
 
 // Unsettled is what of a cell without traffic is not as it should be: jobs that should be
-// over or placed, tasks that nobody wants, nodes that are away.
+// over or placed, tasks that nobody wants, nodes that are away, room and shares of quotas
+// that are kept for nobody.
 func Unsettled(s *cellstate.Snapshot) (open []string) {
 	say := func(format string, args ...any) { open = append(open, fmt.Sprintf(format, args...)) }
 	for j := range s.Jobs() {
@@ -83,6 +84,21 @@ func Unsettled(s *cellstate.Snapshot) (open []string) {
 	for n := range s.Nodes() {
 		if n.Alive == nil {
 			say("node %s has no session", n.Name)
+		}
+		for _, h := range n.Holds {
+			say("room on node %s is held for %s of %s", n.Name, h.GetTxn(), h.GetInstance())
+		}
+	}
+	for q := range s.Quotas() {
+		for _, share := range q.Shares {
+			switch {
+			case share.Tasks > 0 && !s.Registered(share.Spender):
+				say("%s of %s is spent by nobody", share.Instance, q.Scope)
+			case !s.Registered(share.Spender) && share.Granted() != share.Used:
+				say("a share of %s is left with %s, which is gone", q.Scope, share.Instance)
+			case share.Record.GetWanted() != nil:
+				say("%s wants more of %s, and has no work", share.Instance, q.Scope)
+			}
 		}
 	}
 	return open

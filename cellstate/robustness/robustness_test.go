@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -25,9 +26,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // alive is a cell of one node with a session and a service of two tasks.
-func alive(t *testing.T) *celltest.Cell {
+func alive(t *testing.T) *celltest.Cell { return aliveIn(t, memstore.New()) }
+
+func aliveIn(t *testing.T, store *memstore.Store) *celltest.Cell {
 	t.Helper()
-	cell := celltest.New(t, memstore.New())
+	cell := celltest.New(t, store)
 	cell.Node(celltest.Node{Name: "n1"})
 	cell.Put(cellstate.Record{Key: cellstate.AliveKey("n1"), Value: &ohmv1.Alive{Node: "n1", Server: "s"}})
 	cell.Job(celltest.Job{Name: "a", Kind: "service", Count: 2, CPU: 1000})
@@ -67,6 +70,19 @@ func TestUnsettled(t *testing.T) {
 		}, "the job has version 2"},
 		"a batch job that is not done": {func(c *celltest.Cell) { c.Job(celltest.Job{Name: "b"}) }, "job default/b is not done"},
 		"a node that is away":          {func(c *celltest.Cell) { c.Node(celltest.Node{Name: "n2"}) }, "node n2 has no session"},
+		"a hold that is left":          {func(c *celltest.Cell) { c.Hold(&ohmv1.Hold{Node: "n1", Txn: "T", Instance: "i"}) }, "room on node n1 is held for T of i"},
+		"a share of one that is gone": {func(c *celltest.Cell) {
+			c.Quota(celltest.Namespace("default"), celltest.CPU(4000))
+			c.Share(celltest.Account(celltest.Namespace("default"), "i"), celltest.CPU(1000))
+		}, "a share of namespace default is left with i"},
+		"a quota that is spent by one that is gone": {func(c *celltest.Cell) {
+			c.Quota(celltest.Namespace("default"), celltest.CPU(4000))
+		}, "test of namespace default is spent by nobody"},
+		"more of a quota is wanted": {func(c *celltest.Cell) {
+			c.Quota(celltest.Namespace("team"), celltest.CPU(4000))
+			c.ShareOf(celltest.Account(celltest.Namespace("team"), "i"), func(s *ohmv1.Share) { s.Wanted = celltest.CPU(1) })
+			c.Put(cellstate.Record{Key: cellstate.InstanceKey("batch", "i"), Value: &ohmv1.SchedulerInstance{Scheduler: "batch", Instance: "i"}})
+		}, "i wants more of namespace team"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cell := settled(t)
@@ -94,6 +110,16 @@ func TestDiffer(t *testing.T) {
 		}
 	}
 	placed := cell.Snapshot()
+	cell.Hold(&ohmv1.Hold{Node: "n1", Txn: "T"})
+	cell.Quota(celltest.Namespace("team"), celltest.CPU(1000))
+	quota := cell.Snapshot()
+	cell.Share(celltest.Account(celltest.Namespace("team"), "i"), celltest.CPU(1000))
+	for want, old := range map[string]*cellstate.Snapshot{"hold of T": placed, "share of batch i": quota} {
+		if d := Differ(Show(cell.Snapshot()), Show(old)); d == "" || !strings.Contains(Show(cell.Snapshot()), want) {
+			t.Errorf("%s is no difference", want)
+		}
+	}
+	placed = cell.Snapshot()
 	cell.Release(slotOf(cell, 0), task.Failed) // bumps no fence: nobody else notices that it is lost
 	if d := Differ(Show(cell.Snapshot()), Show(placed)); d == "" {
 		t.Error("a release that was lost is no difference")
@@ -141,9 +167,12 @@ func TestReport(t *testing.T) {
 		"a violation":        {func(r *Report) { r.Violations = []history.Violation{{Law: "L1", Detail: "too much"}} }, "1 violations"},
 		"a fault too seldom": {func(r *Report) { r.Faults = func() []Count { return []Count{{"b", 3}, {"a", 2}} } }, "a: injected 2 times"},
 		"nothing was placed": {func(r *Report) { r.Claims = 0 }, "nothing was committed"},
+		"no share moved":     {func(r *Report) { r.Tally.Moved = 0 }, "no quota was dealt out"},
+		"no quota bound":     {func(r *Report) { r.Tally.Bound = 0 }, "no quota was dealt out"},
+		"nothing was held":   {func(r *Report) { r.Tally.Placed = 0 }, "no room was held"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Report{Claims: 1, Faults: func() []Count { return []Count{{"a", 3}} }}
+			r := &Report{Claims: 1, Tally: tally{Moved: 1, Bound: 1, Placed: 1}, Faults: func() []Count { return []Count{{"a", 3}} }}
 			c.change(r)
 			err := r.Err()
 			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -188,5 +217,66 @@ func TestSeeds(t *testing.T) {
 	}
 	if rows == 0 {
 		t.Error("no rows")
+	}
+}
+
+// TestTally counts from the store's records alone.
+func TestTally(t *testing.T) {
+	store := memstore.New()
+	cell := aliveIn(t, store)
+	var got tally
+	at := cell.Snapshot()
+	see := func(what string, want tally, happens ...func()) {
+		t.Helper()
+		for _, f := range happens {
+			f()
+		}
+		present := cell.Snapshot().Revision()
+		for b, err := range store.Changes(t.Context(), at.Revision()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, _, err := at.Apply(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.see(at, after, b)
+			if at = after; at.Revision() >= present {
+				break
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	team := cellstate.Account{Scope: celltest.Namespace("default"), Spender: cellstate.Spender{Scheduler: "service", Instance: "test"}}
+	see("a quota", tally{}, func() { cell.Quota(team.Scope, celltest.CPU(1000)) })
+	see("a share", tally{Moved: 1}, func() { cell.Share(team, celltest.CPU(1000)) })
+	see("its renewal", tally{Moved: 1}, func() { cell.ShareOf(team, func(s *ohmv1.Share) { s.Renewals++ }) })
+	see("a task that takes it all", tally{Moved: 1, Bound: 1}, func() { cell.Place("a", 0, "n1") })
+	see("it is taken back", tally{Moved: 2, Bound: 1}, func() { cell.Share(team, nil) })
+	see("a hold", tally{Moved: 2, Bound: 1, Placed: 1}, func() { cell.Hold(&ohmv1.Hold{Node: "n1", Txn: "T"}) })
+	see("its end", tally{Moved: 2, Bound: 1, Placed: 1, Ended: 1}, func() {
+		cell.Put(cellstate.Record{Key: cellstate.HoldKey("n1", "T"), Read: cell.Snapshot().Node("n1").Holds[0].Revision})
+	})
+}
+
+// TestSlow proposes for tasks and for gangs, each by their own policy.
+func TestSlow(t *testing.T) {
+	cell := alive(t)
+	cell.Job(celltest.Job{Name: "b", Scheduler: slowName, CPU: 500})
+	cell.Job(celltest.Job{Name: "g", Scheduler: slowName, Kind: "ml", Gang: true, Count: 2, CPU: 500})
+	s := cell.Snapshot()
+	in := schedulers.Input{Snapshot: s}
+	for _, name := range []string{"b", "g"} {
+		w := schedulers.Work{Job: s.Job(celltest.Name(name))}
+		for i := range w.Job.Group("main").GetCount() {
+			w.Needs = append(w.Needs, reconcile.Need{Slot: celltest.Slot(s, w.Job.Name, "main", int(i)), Attempt: 1, Group: w.Job.Group("main")})
+		}
+		in.Work = append(in.Work, w)
+	}
+	p, err := NewSlow(time.Millisecond).Schedule(t.Context(), in)
+	if err != nil || len(p.Txns) != 2 || p.Txns[0].Mode != cellstate.Atomic || len(p.Txns[0].Claims) != 2 || p.Txns[1].Mode != cellstate.Incremental || len(p.Txns[1].Claims) != 1 {
+		t.Errorf("proposal %+v, %v", p, err)
 	}
 }

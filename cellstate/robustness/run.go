@@ -1,7 +1,8 @@
 // Package robustness runs a whole cell while everything around it fails: an etcd of three
 // members and several schedulers and servers, each a process, with traffic that makes them
-// collide. It kills and freezes them, loses their replies, tampers with their watches, fills
-// and restores the store, and at the end judges what they were told and what stands.
+// collide, quotas that bind and a slow policy for which room is held. It kills and freezes
+// them, loses their replies, tampers with their watches, fills and restores the store, and at
+// the end judges what they were told and what stands.
 //
 // Four ideas, a file or a package each: traffic and faults go on at the same time; package
 // relay stands between each process and etcd, so that the product itself needs no hooks;
@@ -165,7 +166,7 @@ func (r *run) work(ctx context.Context, report *Report) error {
 	defer log.Close()
 	g, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
-	t := &traffic{log: log, jobs: ohmv1.NewJobsClient(r.cell.conn), chance: rand.New(rand.NewPCG(r.Seed, 1))}
+	t := &traffic{log: log, jobs: ohmv1.NewJobsClient(r.cell.conn), cell: ohmv1.NewCellClient(r.cell.conn), chance: rand.New(rand.NewPCG(r.Seed, 1))}
 	g.Go(func() error { return t.run(ctx) })
 	g.Go(func() error { return r.reads(ctx) })
 	g.Go(func() error {

@@ -16,6 +16,9 @@ func Show(s *cellstate.Snapshot) string {
 		for _, p := range n.Placements() {
 			fmt.Fprintf(&b, "node %s placement %s %s at %d evicted by %q\n", n.Name, p.Slot, p.GetTxn(), p.Revision, p.GetEvictedBy())
 		}
+		for _, h := range n.Holds {
+			fmt.Fprintf(&b, "node %s hold of %s at %d\n", n.Name, h.GetTxn(), h.Revision)
+		}
 		u := n.Used()
 		fmt.Fprintf(&b, "node %s charged %d %d %d\n", n.Name, u.CPUMilli, u.MemoryBytes, u.DiskBytes)
 	}
@@ -35,6 +38,12 @@ func Show(s *cellstate.Snapshot) string {
 	for sched := range s.Schedulers() {
 		for _, i := range sched.Instances {
 			fmt.Fprintf(&b, "scheduler %s instance %s at %d\n", sched.Name, i.GetInstance(), i.Revision)
+		}
+	}
+	for q := range s.Quotas() {
+		fmt.Fprintf(&b, "quota of %s at %d\n", q.Scope, q.Revision)
+		for _, share := range q.Shares {
+			fmt.Fprintf(&b, "quota of %s share of %s %s at %d used %v\n", q.Scope, share.Scheduler, share.Instance, share.Revision, share.Used)
 		}
 	}
 	for c := range s.Conflicts("") {

@@ -186,7 +186,7 @@ func (a *aliveKeeper) rewrite(ctx context.Context, s *session) {
 		w.Records = []cellstate.Record{record}
 		return w, nil
 	})
-	if errors.Is(err, errReplaced) {
+	if errors.Is(err, errReplaced) || errors.Is(err, errRestored) {
 		s.end(err)
 	}
 }
@@ -207,6 +207,9 @@ func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.
 		Node: string(s.node), Server: a.server.cfg.Name, Session: s.id, BootId: s.bootID, Since: timestamppb.New(s.since),
 	}
 	snapshot, err := a.server.write(ctx, func(at *cellstate.Snapshot) (cellstate.Write, error) {
+		if s.ready.Load() && at.Incarnation() != s.incarnation {
+			return cellstate.Write{}, errRestored
+		}
 		record := cellstate.Record{Key: cellstate.AliveKey(s.node), Value: value, Lease: lease}
 		n := at.Node(s.node)
 		if n != nil {
@@ -215,7 +218,7 @@ func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.
 		return plan(n, record)
 	})
 	switch {
-	case errors.Is(err, errReplaced):
+	case errors.Is(err, errReplaced), errors.Is(err, errRestored):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w: attaching node %s: %v", cellstate.ErrUnreachable, s.node, err)
@@ -223,6 +226,9 @@ func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.
 	n := snapshot.Node(s.node)
 	if n == nil || n.Alive.GetSession() != s.id {
 		return errReplaced
+	}
+	if !s.ready.Load() {
+		s.incarnation = snapshot.Incarnation()
 	}
 	s.alive.Store(int64(n.AliveRevision))
 	s.lease = lease
@@ -236,6 +242,9 @@ func (a *aliveKeeper) drop(s *session) {
 	s.aliveMu.Lock()
 	defer s.aliveMu.Unlock()
 	s.gone = true
+	if errors.Is(context.Cause(s.ctx), errRestored) {
+		s.alive.Store(0)
+	}
 	read := cellstate.Revision(s.alive.Load())
 	if read == 0 || errors.Is(context.Cause(s.ctx), errReplaced) && a.gateway.session(s.node) != s {
 		return

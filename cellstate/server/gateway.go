@@ -22,6 +22,7 @@ var (
 	errReplaced = refuse(errPrecondition, "a newer session of the same node has replaced this one")
 	errSilent   = refuse(errUnavailable, "nothing was heard from the agent for too long")
 	errSlow     = refuse(errUnavailable, "the agent does not read what it is sent")
+	errRestored = refuse(errUnavailable, "the store was restored; open another session to learn what is desired now")
 )
 
 // gateway holds the agents' sessions of this server. One loop looks at all of them on
@@ -189,7 +190,7 @@ func (g *gateway) looks(snapshot, since *cellstate.Snapshot) (looks []looked) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	add := func(row *cellstate.Node) {
-		if s := g.sessions[row.Name]; s != nil && s.alive.Load() > 0 && s.ready.Load() {
+		if s := g.sessions[row.Name]; s != nil && s.alive.Load() > 0 && s.ready.Load() && s.ctx.Err() == nil {
 			looks = append(looks, looked{s, row})
 		}
 	}
@@ -213,6 +214,9 @@ func (g *gateway) looks(snapshot, since *cellstate.Snapshot) (looks []looked) {
 }
 
 func (g *gateway) round(snapshot, since *cellstate.Snapshot) {
+	if since == nil || since.Incarnation() != snapshot.Incarnation() {
+		g.endOthers(snapshot.Incarnation())
+	}
 	for _, l := range g.looks(snapshot, since) {
 		s, row := l.session, l.row
 		if snapshot.Revision() < cellstate.Revision(s.alive.Load()) {
@@ -232,6 +236,16 @@ func (g *gateway) round(snapshot, since *cellstate.Snapshot) {
 			g.gangs[s.node] = true
 		} else {
 			delete(g.gangs, s.node)
+		}
+	}
+}
+
+// endOthers ends the sessions of another incarnation of the store. Their revisions compare
+// with none of this one, and it may not even know their nodes.
+func (g *gateway) endOthers(incarnation string) {
+	for _, s := range g.attached() {
+		if s.incarnation != incarnation {
+			s.end(errRestored)
 		}
 	}
 }

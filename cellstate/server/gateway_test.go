@@ -26,7 +26,7 @@ func playRounds(t *testing.T) *rounds {
 	gang := celltest.Job{Name: "g", Kind: "ml", Gang: true, Count: 2}
 	changes := []cellstate.Change{{Key: "jobs/default/g", Value: &ohmv1.Job{Spec: gang.Proto(), Version: 1}, Revision: 1}}
 	for i, name := range []cellstate.NodeName{"n1", "n2", "n3"} {
-		s := &session{node: name, id: "session", out: make(chan *ohmv1.ServerMessage, outbox)}
+		s := &session{node: name, id: "session", ctx: t.Context(), out: make(chan *ohmv1.ServerMessage, outbox)}
 		s.alive.Store(1)
 		s.ready.Store(true)
 		g.sessions[name] = s

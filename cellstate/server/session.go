@@ -48,6 +48,8 @@ type session struct {
 	gone    bool
 	lease   cellstate.Lease // that the record was last written under
 	alive   atomic.Int64    // revision of the alive record that is ours; 0: there is none
+	// incarnation of the store to which the session has been attached; constant once it is ready.
+	incarnation string
 
 	told told // owned by the gateway's assign loop
 }

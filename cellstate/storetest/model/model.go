@@ -19,8 +19,8 @@
 // Not in it: several incremental claims in one request, more than one victim of a claim,
 // a second claim that relies on a victim which its own transaction has marked, two
 // requests in one lane at a time, revisions lost in part, the reload of one node alone (a
-// mirror loads everything), job versions, devices and ports, holds, scope fences, quotas,
-// which have a model of their own below, leases, incarnations, and nodes that shrink.
+// mirror loads everything), job versions, devices and ports, scope fences, holds and quotas,
+// which have models of their own below, leases, incarnations, and nodes that shrink.
 package model
 
 // The most that a Cell may have.
