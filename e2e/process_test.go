@@ -13,7 +13,7 @@ import (
 )
 
 // patience is for what takes moments on an idle machine.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // within polls until ok holds.
 func within(t *testing.T, limit time.Duration, what string, ok func() bool) {

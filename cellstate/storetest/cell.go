@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait of a law; none comes near it.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // cell is the store under test with what the laws need around it.
 type cell struct {

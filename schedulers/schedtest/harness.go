@@ -122,7 +122,7 @@ func (c *Cell) Run(name, instance string, policy schedulers.Scheduler, change ..
 }
 
 // patience is how long Until waits: of real time, or of a synctest bubble's.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Until waits until the state of the cell is as ok wants it, and returns that state.
 func (c *Cell) Until(what string, ok func(*cellstate.Snapshot) bool) *cellstate.Snapshot {

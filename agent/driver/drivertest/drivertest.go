@@ -177,7 +177,7 @@ var cases = []struct {
 }
 
 // patience is for a machine with too few cores.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Eventually waits until cond holds, for at most 20 s.
 func Eventually(t *testing.T, what string, cond func() bool) {
