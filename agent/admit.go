@@ -19,27 +19,27 @@ type verdict struct {
 
 // admit says which of the fresh tasks may start beside those that are alive, each beside
 // those before it too (A3). It is the cell's own rule, asked about what is true on the
-// machine, and not about what is recorded.
-func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) []verdict {
+// machine, as row makes it, and not about what is recorded.
+func admit(alive *cellstate.Node, fresh []*ohmv1.Placement) []verdict {
 	txn := &cellstate.Txn{ID: "admission"}
 	for i, p := range fresh {
 		txn.Claims = append(txn.Claims, cellstate.Claim{
-			Slot: stand(i), Attempt: 1, Node: cellstate.NodeName(facts.GetName()),
+			Slot: stand(i), Attempt: 1, Node: alive.Name,
 			Resources: p.GetResources(), GPUs: p.GetGpus(), Ports: p.GetPorts(),
 		})
 	}
 	verdicts := make([]verdict, len(fresh))
-	fit, conflicts := cellstate.Admit(row(facts, alive), txn)
+	fit, conflicts := cellstate.Admit(alive, txn)
 	for _, i := range fit {
 		verdicts[i].ok = true
 	}
 	if len(conflicts) == 0 {
 		return verdicts
 	}
-	empty := row(facts, nil)
+	empty := row(alive.Facts, nil)
 	for _, c := range conflicts {
 		v := &verdicts[c.Claim]
-		if news, worst := deviceNews(facts, fresh[c.Claim]); news != "" {
+		if news, worst := deviceNews(alive.Facts, fresh[c.Claim]); news != "" {
 			*v = verdict{device: true, never: worst >= device.Bad, why: news}
 			continue
 		}
@@ -58,18 +58,24 @@ func admit(facts *ohmv1.Node, alive, fresh []*ohmv1.Placement) []verdict {
 	return verdicts
 }
 
-// row is the node as it is: every placement is charged in full, since what is evicted
-// and what it makes room for cannot run at the same time.
+// row is the node with what is alive on it.
 func row(facts *ohmv1.Node, alive []*ohmv1.Placement) *cellstate.Node {
-	var placements []*cellstate.Placement
+	n := cellstate.Standing(facts)
 	for i, p := range alive {
-		slot := stand(i) // of one slot several attempts may be alive here
-		placements = append(placements, &cellstate.Placement{Slot: slot, Revision: 1, Placement: &ohmv1.Placement{
-			Slot: slot.Proto(), Node: facts.GetName(),
-			Resources: p.GetResources(), Gpus: p.GetGpus(), Ports: p.GetPorts(),
-		}})
+		n.Stand(standing(facts, i, p), true)
 	}
-	return cellstate.Standing(facts, placements)
+	return n
+}
+
+// standing is a placement as it stands on the machine: charged in full, since what is
+// evicted and what it makes room for cannot run at the same time, and as the i-th of the
+// node, since of one slot several attempts may be alive here.
+func standing(facts *ohmv1.Node, i int, p *ohmv1.Placement) *cellstate.Placement {
+	slot := stand(i)
+	return &cellstate.Placement{Slot: slot, Revision: 1, Placement: &ohmv1.Placement{
+		Slot: slot.Proto(), Node: facts.GetName(),
+		Resources: p.GetResources(), Gpus: p.GetGpus(), Ports: p.GetPorts(),
+	}}
 }
 
 func stand(i int) cellstate.Slot {

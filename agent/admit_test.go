@@ -43,7 +43,7 @@ func TestAdmit(t *testing.T) {
 		{"nothing needed on a full node", list{cpu(4000), gpu("g0", 1000)}, list{{}}, "y"},
 	} {
 		got := ""
-		for _, v := range admit(facts, c.alive, c.fresh) {
+		for _, v := range admit(row(facts, c.alive), c.fresh) {
 			got += map[bool]string{v.ok: "y", v.never: "n", !v.ok && !v.never: "w"}[true]
 			if v.ok == (v.why != "") {
 				t.Errorf("%s: %+v", c.name, v)

@@ -79,6 +79,6 @@ func lets(n *cellstate.Node, c *cellstate.Claim) bool {
 	for i, p := range n.Placements() {
 		alive[i] = p.Placement
 	}
-	verdicts := admit(n.Facts, alive, []*ohmv1.Placement{{Resources: c.Resources, Gpus: c.GPUs, Ports: c.Ports}})
+	verdicts := admit(row(n.Facts, alive), []*ohmv1.Placement{{Resources: c.Resources, Gpus: c.GPUs, Ports: c.Ports}})
 	return slices.ContainsFunc(verdicts, func(v verdict) bool { return v.ok })
 }

@@ -8,6 +8,9 @@ import (
 
 const callRemoveLogs = "remove logs"
 
+// pruneEvery is the time between two looks for logs to be removed: nobody waits for it.
+const pruneEvery = time.Second
+
 // keep deals with a task that is neither desired nor on the machine: if it has run, its
 // logs stay for a while, and so does the memory of its end; else it is forgotten at once
 // and keep says false.
@@ -19,13 +22,17 @@ func (l *loop) keep(e *entry, now time.Time) bool {
 	if m := e.memo; m.Kept.IsZero() {
 		m.Kept = now
 		l.remember(e, m)
+		l.unpruned = true
 	}
 	return true
 }
 
 func (l *loop) forget(e *entry) {
 	e.close()
+	l.drop(e)
+	l.occupy(e, nil)
 	delete(l.tasks, e.id)
+	delete(l.blind, e.id)
 	if l.book != nil {
 		l.book.Delete(e.id)
 	}

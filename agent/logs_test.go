@@ -136,6 +136,7 @@ func TestKeepLogs(t *testing.T) {
 			}
 			equal(t, "logs of", got, names)
 		}
+		w.pass(pruneEvery)
 		have("bc")
 		w.halt() // which logs there are is not forgotten
 		w.pass(59 * time.Minute)

@@ -19,8 +19,8 @@ func (l *loop) look(ctx context.Context) {
 		l.list(ctx)
 		return
 	}
-	for id, e := range l.tasks {
-		if e.blind && !hints[id] {
+	for id, e := range l.blind {
+		if !hints[id] {
 			l.observe(ctx, e)
 		}
 	}
@@ -38,20 +38,20 @@ func (l *loop) list(ctx context.Context) {
 	for _, o := range seen {
 		listed[o.ID] = true
 		if e := l.entry(o.ID); !e.busy {
-			e.seen, e.here, e.blind = o, true, false
+			l.saw(e, o, true, nil)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
 		l.Log.Warn("not every task can be observed", zap.Error(err))
 	}
 	for id, e := range l.tasks {
-		e.touch()
+		l.touch(e)
 		switch {
 		case listed[id] || e.busy:
 		case err != nil:
 			l.observe(ctx, e)
 		default:
-			e.here, e.blind = false, false
+			l.saw(e, e.seen, false, nil)
 		}
 	}
 	if err == nil && !l.adopted {
@@ -75,7 +75,7 @@ func (l *loop) adoptLogs(ctx context.Context) {
 			continue
 		}
 		e := l.entry(id)
-		e.blind = false
+		l.saw(e, e.seen, false, nil)
 		m := e.memo
 		m.Started, m.Kept = true, written
 		l.remember(e, m)
@@ -95,12 +95,8 @@ func (l *loop) observe(ctx context.Context, e *entry) {
 		s.Observation, s.here, err = l.Driver.Observe(ctx, e.id)
 		return s, err
 	})
-	if e.blind = err != nil; err != nil {
-		if ctx.Err() == nil {
-			l.Log.Warn("a task cannot be observed", zap.String("task", e.id), zap.Error(err))
-		}
-		return
+	l.saw(e, seen.Observation, seen.here, err)
+	if err != nil && ctx.Err() == nil {
+		l.Log.Warn("a task cannot be observed", zap.String("task", e.id), zap.Error(err))
 	}
-	e.seen, e.here = seen.Observation, seen.here
-	e.touch()
 }

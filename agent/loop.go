@@ -10,6 +10,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/journal"
+	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -23,7 +24,11 @@ type entry struct {
 	blind   bool // it could not be observed: seen and here are old
 	memo    memo
 	waits   time.Time // since when it waits for a device; zero: it does not
-	due     time.Time // nothing of it changes before, unless it is touched; zero: it was
+
+	touched bool      // it stands on the agenda
+	due     time.Time // if it has a place: when its time comes
+	place   int       // among the agenda's wakes, from 1; 0: it has no time
+	stands  stands    // in the admission
 
 	busy   bool // a step is under way; nothing else is done meanwhile
 	again  bool // look at it again after the step
@@ -44,17 +49,24 @@ type entry struct {
 // loop is the one place that knows the tasks. Only run's goroutine touches it.
 type loop struct {
 	*Agent
-	book  *journal.Journal // nil: none
-	tasks map[string]*entry
+	agenda
+	book     *journal.Journal // nil: none
+	tasks    map[string]*entry
+	blind    map[string]*entry // of them, those that could not be observed
+	living   int               // of them, those that are alive
+	standing *cellstate.Node   // what occupies the node, as of the last admission
+	stood    int               // names what stands there
 
-	facts    *ohmv1.Node // by which the tasks were judged last
-	told     bool        // what is desired is known (A1)
-	nextList time.Time
-	adopted  bool // the logs on the machine have been compared with what is known
-	results  chan result
-	busy     int // steps under way
-	pushes   int // of logs, under way
-	pushed   chan struct{}
+	facts     *ohmv1.Node // by which the tasks were judged last
+	told      bool        // what is desired is known (A1)
+	nextList  time.Time
+	nextPrune time.Time // not before that is looked for logs to be removed
+	unpruned  bool      // there may be some since the last time
+	adopted   bool      // the logs on the machine have been compared with what is known
+	results   chan result
+	busy      int // steps under way
+	pushes    int // of logs, under way
+	pushed    chan struct{}
 
 	lookUntil  time.Time                  // when the present look at the machine must be over
 	unanswered map[string]<-chan struct{} // questions that the driver has not answered in time; closed when it has
@@ -63,7 +75,7 @@ type loop struct {
 
 func newLoop(a *Agent, book *journal.Journal) *loop {
 	l := &loop{
-		Agent: a, book: book, tasks: map[string]*entry{},
+		Agent: a, book: book, tasks: map[string]*entry{}, blind: map[string]*entry{},
 		results: make(chan result), pushed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
 	}
 	if book == nil {
@@ -85,6 +97,10 @@ func (l *loop) entry(id string) *entry {
 	if e == nil {
 		e = &entry{id: id, over: make(chan struct{}), blind: !l.nextList.IsZero()}
 		l.tasks[id] = e
+		if e.blind {
+			l.blind[id] = e
+		}
+		l.touch(e)
 	}
 	return e
 }
@@ -143,7 +159,7 @@ func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
 		}
 		for _, e := range l.tasks {
 			e.desired, e.reported = nil, nil
-			e.touch()
+			l.touch(e)
 		}
 		l.outbox.clear()
 		l.desire(c.GetAssignments())
@@ -154,7 +170,7 @@ func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
 		for _, id := range i.GetRemoved() {
 			if e := l.tasks[id]; e != nil {
 				e.desired, e.reported = nil, nil
-				e.touch()
+				l.touch(e)
 			}
 		}
 		l.desire(i.GetAssignments())
@@ -168,70 +184,86 @@ func (l *loop) desire(assignments []*ohmv1.Assignment) {
 	for _, a := range assignments {
 		e := l.entry(a.GetId())
 		e.desired, e.memo.Run = a, essence(a)
-		e.touch()
+		l.touch(e)
 	}
 }
 
-// round looks at what may have changed, decides on every task and acts. It returns when
-// to do so again if nothing happens before.
+// round looks at what may have changed, decides on the tasks of which something has, and
+// acts. It returns when to do so again if nothing happens before.
 func (l *loop) round(ctx context.Context) (next time.Time) {
 	l.look(ctx)
-	now := time.Now()
 	l.judgeDevices()
-	next = l.nextList
 	if l.told {
-		var todo []*entry
-		calls := map[*entry]decision{}
-		for _, e := range l.tasks {
-			switch {
-			case e.busy:
-				next = earlier(next, l.slowStart(e, now))
-				continue
-			case e.blind:
-				continue
-			case now.Before(e.due):
-				next = earlier(next, e.due)
-				continue
-			}
-			d := decide(l.situation(e, now))
-			l.remember(e, d.memo)
-			if e.memo.End != nil || d.gone {
-				e.close()
-			}
-			if d.gone && !l.keep(e, now) {
-				continue
-			}
-			l.report(e, d.status, now)
-			next = earlier(next, d.wake)
-			switch {
-			case d.call == "":
-				e.lastCall, e.repeats = "", 0
-				e.due = earlier(l.nextList, d.wake)
-				if task.Ended(d.status.GetState()) {
-					e.due = earlier(e.due, e.reportedAt.Add(l.Repeat))
-				}
-				next = earlier(next, e.due)
-			case d.call == e.lastCall && now.Before(e.notUntil):
-				next = earlier(next, e.notUntil)
-			default:
-				todo = append(todo, e)
-				calls[e] = d
-				e.unsent = e.unsent || d.call == callTerminate // until it is
-			}
+		l.decide(ctx, time.Now())
+	}
+	l.running.Store(int64(l.living))
+	next = earlier(l.nextList, l.next())
+	if l.unpruned {
+		next = earlier(next, l.nextPrune)
+	}
+	return next
+}
+
+func (l *loop) decide(ctx context.Context, now time.Time) {
+	var todo []*entry
+	var calls map[*entry]decision
+	for _, e := range l.take(now) {
+		switch {
+		case l.tasks[e.id] != e:
+			continue // it was forgotten
+		case e.busy:
+			l.wake(e, l.slowStart(e, now))
+			continue
+		case e.blind:
+			continue // until it is seen
 		}
-		todo = l.admitted(todo, calls, now)
-		l.flush() // A5, and a stop is remembered before it is asked for
-		for _, e := range todo {
-			if l.busy >= l.Steps {
-				break // a step that ends begins another round
-			}
-			l.step(ctx, e, calls[e])
-			next = earlier(next, l.slowStart(e, now))
+		d := decide(l.situation(e, now))
+		l.remember(e, d.memo)
+		if e.memo.End != nil || d.gone {
+			e.close()
 		}
+		if d.gone && !l.keep(e, now) {
+			continue
+		}
+		l.report(e, d.status, now)
+		wake := d.wake
+		switch {
+		case d.call == "":
+			e.lastCall, e.repeats = "", 0
+			if task.Ended(d.status.GetState()) {
+				wake = earlier(e.reportedAt.Add(l.Repeat), wake)
+			}
+			l.wake(e, wake)
+		case d.call == e.lastCall && now.Before(e.notUntil):
+			l.wake(e, earlier(e.notUntil, wake))
+		default:
+			if calls == nil {
+				calls = map[*entry]decision{}
+			}
+			todo = append(todo, e)
+			calls[e] = d
+			e.unsent = e.unsent || d.call == callTerminate // until it is
+		}
+	}
+	admitted := l.admitted(todo, calls, now)
+	l.flush() // A5, and a stop is remembered before it is asked for
+	for _, e := range admitted {
+		if l.busy >= l.Steps {
+			break // a step that ends begins another round
+		}
+		l.step(ctx, e, calls[e])
+	}
+	for _, e := range todo {
+		if e.busy {
+			l.wake(e, l.slowStart(e, now))
+		} else {
+			l.touch(e) // it has to wait, and is decided on anew
+		}
+	}
+	if !now.Before(l.nextPrune) {
+		l.nextPrune, l.unpruned = now.Add(pruneEvery), false
 		l.prune(ctx, now)
 	}
-	l.count()
-	return next
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -240,9 +272,6 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return b
 }
-
-// touch has the entry looked at in the next round.
-func (e *entry) touch() { e.due = time.Time{} }
 
 func (l *loop) situation(e *entry, now time.Time) situation {
 	s := situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, now: now}
@@ -256,10 +285,11 @@ func (l *loop) judgeDevices() {
 	if facts == l.facts {
 		return
 	}
-	l.facts = facts
+	l.facts, l.standing = facts, row(facts, nil)
 	for _, e := range l.tasks {
+		e.stands = stands{} // on the new row, until the next admission
 		if len(e.desired.GetPlacement().GetGpus()) > 0 {
-			e.touch()
+			l.touch(e)
 		}
 	}
 }
@@ -280,14 +310,20 @@ func (e *entry) alive() bool {
 	return e.here && e.seen.State > task.Assigned && !task.Ended(e.seen.State)
 }
 
-func (l *loop) count() {
-	n := int64(0)
-	for _, e := range l.tasks {
-		if e.alive() {
-			n++
-		}
+// saw takes over what was observed of a task, or that it could not be.
+func (l *loop) saw(e *entry, o driver.Observation, here bool, err error) {
+	if e.blind = err != nil; e.blind {
+		l.blind[e.id] = e
+		return
 	}
-	l.running.Store(n)
+	delete(l.blind, e.id)
+	if e.alive() {
+		l.living--
+	}
+	if e.seen, e.here = o, here; e.alive() {
+		l.living++
+	}
+	l.touch(e)
 }
 
 // report tells the server how a task stands, if that is news.

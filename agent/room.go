@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -30,16 +31,17 @@ func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time)
 		return todo
 	}
 	admitted, starts := todo[:first:first], todo[first:]
-	var alive []*ohmv1.Placement
 	unsized := ""
 	for _, e := range l.tasks {
 		if !e.occupies() {
+			l.occupy(e, nil)
 			continue
 		}
 		if e.memo.Run == nil {
 			unsized = e.id
+			continue
 		}
-		alive = append(alive, e.memo.Run.GetPlacement())
+		l.occupy(e, e.memo.Run.GetPlacement())
 	}
 	// No more are judged at once than could be started now.
 	for free := l.Steps - l.busy - len(admitted); free > 0 && len(starts) > 0; free = l.Steps - l.busy - len(admitted) {
@@ -49,14 +51,15 @@ func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time)
 		for _, e := range batch {
 			fresh = append(fresh, e.desired.GetPlacement())
 		}
-		verdicts := admit(l.facts, alive, fresh)
+		verdicts := admit(l.standing, fresh)
 		for i, e := range batch {
 			v := verdicts[i]
 			if v.ok && unsized != "" {
 				v = verdict{why: "waits until " + unsized + ", which nobody knows the size of, has ended on the node"}
 			}
 			if v.ok {
-				admitted, alive = append(admitted, e), append(alive, fresh[i])
+				admitted = append(admitted, e)
+				l.occupy(e, fresh[i])
 			} else {
 				l.refuse(e, v, now)
 			}
@@ -87,4 +90,26 @@ func (l *loop) refuse(e *entry, v verdict, now time.Time) {
 	l.remember(e, m)
 	e.close()
 	l.report(e, m.End, now)
+}
+
+// stands is a task as the admission counts it.
+type stands struct {
+	of *ohmv1.Placement // nil: it does not
+	as *cellstate.Placement
+}
+
+// occupy has the admission count the task with this placement; nil: not at all.
+func (l *loop) occupy(e *entry, p *ohmv1.Placement) {
+	if e.stands.of == p {
+		return
+	}
+	if e.stands.of != nil {
+		l.standing.Stand(e.stands.as, false)
+	}
+	e.stands = stands{of: p}
+	if p != nil {
+		l.stood++
+		e.stands.as = standing(l.facts, l.stood, p)
+		l.standing.Stand(e.stands.as, true)
+	}
 }

@@ -93,6 +93,7 @@ func (l *loop) result(r result) {
 	e := r.entry
 	e.busy = false
 	l.busy--
+	l.touch(e)
 	if e.again {
 		e.again = false
 		l.hint(e.id)
@@ -102,9 +103,7 @@ func (l *loop) result(r result) {
 		return
 	}
 	e.notUntil = time.Now().Add(backoff(firstRepeat, lastRepeat, e.repeats))
-	if e.blind = r.lookErr != nil; !e.blind {
-		e.seen, e.here = r.seen, r.here
-	}
+	l.saw(e, r.seen, r.here, r.lookErr)
 	if err := errors.Join(r.err, r.lookErr); err != nil {
 		l.warnStep(e, r.call, err)
 	}

@@ -48,14 +48,14 @@ type Driver struct {
 	mu      sync.Mutex
 	tasks   map[string]*hollow
 	logs    map[string]time.Time // tasks whose logs are kept: when they were written
-	watches map[chan<- struct{}]bool
+	watches map[*watch]bool
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
 // New makes a node without tasks.
 func New() *Driver {
-	return &Driver{tasks: map[string]*hollow{}, logs: map[string]time.Time{}, watches: map[chan<- struct{}]bool{}}
+	return &Driver{tasks: map[string]*hollow{}, logs: map[string]time.Time{}, watches: map[*watch]bool{}}
 }
 
 // hollow is one task: when it started, and how and when it ends if nobody ends it before.
@@ -159,7 +159,9 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 		d.logs[t.ID] = now
 	}
 	d.tasks[t.ID] = h
-	d.wake()
+	for w := range d.watches {
+		w.began(t.ID, h)
+	}
 	return err
 }
 
@@ -176,7 +178,9 @@ func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error 
 	if h := d.tasks[id]; h != nil && !task.Ended(h.observe(id, now).State) {
 		h.ends = now
 		h.end = driver.Observation{State: task.Failed, Cause: task.Signalled, Signal: int(sig)}
-		d.wake()
+		for w := range d.watches {
+			w.ended(id)
+		}
 	}
 	return nil
 }
@@ -221,70 +225,6 @@ func (d *Driver) Remove(_ context.Context, id string) error {
 		delete(d.tasks, id)
 	}
 	return nil
-}
-
-// wake lets every watch look again. d.mu is held.
-func (d *Driver) wake() {
-	for bell := range maps.Keys(d.watches) {
-		select {
-		case bell <- struct{}{}:
-		default: // it rings already
-		}
-	}
-}
-
-// Watch names every task once when it is first seen, and again when it has ended. It
-// returns nil when ctx ends.
-func (d *Driver) Watch(ctx context.Context, changed func(id string)) error {
-	bell := make(chan struct{}, 1)
-	d.mu.Lock()
-	d.watches[bell] = true
-	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.watches, bell)
-	}()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for seen := map[string]task.State{}; ; {
-		news, next := d.news(seen)
-		for _, id := range news {
-			changed(id)
-		}
-		if next.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(next))
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-bell:
-		case <-timer.C:
-		}
-	}
-}
-
-// news brings seen up to date, and says what changed in it and when the next task ends.
-func (d *Driver) news(seen map[string]task.State) (changed []string, next time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
-	for id, h := range d.tasks {
-		state := h.state(now)
-		if seen[id] != state {
-			seen[id] = state
-			changed = append(changed, id)
-		}
-		if state == task.Running && !h.ends.IsZero() && (next.IsZero() || h.ends.Before(next)) {
-			next = h.ends
-		}
-	}
-	if len(seen) > len(d.tasks) {
-		maps.DeleteFunc(seen, func(id string, _ task.State) bool { return d.tasks[id] == nil })
-	}
-	return changed, next
 }
 
 // Exec fails: there is nothing to be entered.
