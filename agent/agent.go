@@ -56,6 +56,7 @@ type Config struct {
 	Answer      time.Duration // for the server to say what is desired, then another session is tried; 30 s
 	Backoff     time.Duration // longest pause between two sessions; 5 s
 	Batch       time.Duration // that a report may wait for others; 20 ms
+	Pace        time.Duration // between two messages of reports; a quarter where a task has ended; 1 s
 	Repeat      time.Duration // until an end that was not released is reported again; 30 s
 	Resync      time.Duration // between two looks at the whole machine; 5 s
 	StepTimeout time.Duration // of one step of one task; 3 min
@@ -72,7 +73,7 @@ type Config struct {
 func (c *Config) fill() {
 	for d, otherwise := range map[*time.Duration]time.Duration{
 		&c.Heartbeat: 10 * time.Second, &c.Answer: 30 * time.Second, &c.Backoff: 5 * time.Second,
-		&c.Batch: 20 * time.Millisecond, &c.Repeat: 30 * time.Second, &c.Resync: 5 * time.Second,
+		&c.Batch: 20 * time.Millisecond, &c.Pace: time.Second, &c.Repeat: 30 * time.Second, &c.Resync: 5 * time.Second,
 		&c.StepTimeout: 3 * time.Minute, &c.LookTimeout: 10 * time.Second, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
 		&c.DeviceEvery: 10 * time.Second, &c.DeviceWait: 3 * time.Minute,
 	} {

@@ -97,8 +97,9 @@ func TestStop(t *testing.T) {
 				}
 				w.incremental(nil, assignment("a", 1000, stopFor(c.cause)))
 				if strings.HasSuffix(c.calls, "kill") {
+					w.pass(time.Second) // it was heard that it runs just before
 					equal(t, "within the grace", task.Name(w.last(a.Id).GetState()), "Stopping")
-					w.pass(9 * time.Second)
+					w.pass(8 * time.Second)
 					equal(t, "within the grace", task.Name(w.last(a.Id).GetState()), "Stopping")
 				}
 				w.pass(10 * time.Second)

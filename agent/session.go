@@ -11,6 +11,7 @@ import (
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/ohmcell/ohm/pkg/codec"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -25,6 +26,7 @@ func DialOptions() []grpc.DialOption {
 			Backoff:           grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.Reading())),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 	}
 }
@@ -121,7 +123,9 @@ func (a *Agent) send(ctx context.Context, stream ohmv1.Nodes_SessionClient, hell
 	defer beat.Stop()
 	said := hello.GetNode()
 	var bell, changed <-chan struct{} // silent until told
-	var batch <-chan time.Time
+	var last, due time.Time           // of the statuses; nothing is due if zero
+	batch := time.NewTimer(0)
+	defer batch.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -145,11 +149,15 @@ func (a *Agent) send(ctx context.Context, stream ohmv1.Nodes_SessionClient, hell
 				said = facts
 			}
 		case <-bell:
-			if batch == nil {
-				batch = time.After(a.Batch)
+			if next := a.outbox.due(time.Now(), last, a.Batch, a.Pace); due.IsZero() || next.Before(due) {
+				due = next
+				batch.Reset(time.Until(due))
 			}
-		case <-batch:
-			batch = nil
+		case <-batch.C:
+			if due.IsZero() {
+				continue
+			}
+			due = time.Time{}
 			for {
 				statuses := a.outbox.take(batchSize)
 				if len(statuses) == 0 {
@@ -159,6 +167,7 @@ func (a *Agent) send(ctx context.Context, stream ohmv1.Nodes_SessionClient, hell
 				if err := stream.Send(m); err != nil {
 					return
 				}
+				last = time.Now()
 			}
 		}
 	}

@@ -168,6 +168,65 @@ func TestBatches(t *testing.T) {
 	})
 }
 
+// TestPace: of a node on which much happens the server hears a few times a second, and of
+// each task how it stands then.
+func TestPace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.complete()
+		const tasks = 40
+		var all []*ohmv1.Assignment
+		for i := range tasks {
+			all = append(all, assignment(fmt.Sprintf("t%d", i), 1))
+		}
+		w.incremental(nil, all...)
+		for i := range tasks {
+			if w.pass(time.Second / 10); i%2 == 0 {
+				w.m.exit(all[i].Id, 0)
+			}
+		}
+		w.pass(time.Second)
+		for i := range tasks {
+			want := []task.State{task.Succeeded, task.Running}[i%2]
+			if got := w.last(assignment(fmt.Sprintf("t%d", i), 1).Id).GetState(); got != want {
+				t.Errorf("t%d was told as %s, not %s", i, task.Name(got), task.Name(want))
+			}
+		}
+		if n := w.session().batches; n > 4*5+2 || n < 5 {
+			t.Errorf("%d messages in five seconds", n)
+		}
+	})
+}
+
+// TestDue: the first word is said soon, and the next ones wait for others.
+func TestDue(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		last time.Duration // before now
+		say  []task.State
+		want time.Duration
+	}{
+		"nothing was sent of late":    {time.Hour, []task.State{task.Running}, 20 * time.Millisecond},
+		"a task runs":                 {100 * time.Millisecond, []task.State{task.Running}, 900 * time.Millisecond},
+		"one has ended":               {100 * time.Millisecond, []task.State{task.Running, task.Succeeded}, 150 * time.Millisecond},
+		"one has ended, of two words": {100 * time.Millisecond, []task.State{task.Failed}, 150 * time.Millisecond},
+		"almost over":                 {995 * time.Millisecond, []task.State{task.Stopping}, 20 * time.Millisecond},
+	} {
+		o := newOutbox()
+		o.put("a", &ohmv1.Status{State: task.Running})
+		for i, s := range c.say {
+			o.put([]string{"a", "b"}[i], &ohmv1.Status{State: s})
+		}
+		if got := o.due(now, now.Add(-c.last), 20*time.Millisecond, time.Second).Sub(now); got != c.want {
+			t.Errorf("%s: due after %v, want %v", name, got, c.want)
+		}
+		o.take(2)
+		if o.ends != 0 {
+			t.Errorf("%s: %d ends are left of nothing", name, o.ends)
+		}
+	}
+}
+
 func TestOutbox(t *testing.T) {
 	o := newOutbox()
 	status := func(s task.State) *ohmv1.Status { return &ohmv1.Status{State: s} }

@@ -54,9 +54,9 @@ func run() error {
 
 func generate(plugin string, paths []string, files linker.Files) error {
 	param := "module=github.com/ohmcell/ohm"
-	if plugin == "protoc-gen-go-vtproto" { // fast codecs, for what is stored
+	if plugin == "protoc-gen-go-vtproto" { // fast codecs, for what is stored and for agents' sessions
 		param += ",features=marshal+unmarshal+unmarshal_unsafe+size"
-		paths = []string{"ohm/v1/records.proto"}
+		paths = []string{"ohm/v1/records.proto", "ohm/v1/nodes.proto"}
 	}
 	req := &pluginpb.CodeGeneratorRequest{FileToGenerate: paths, Parameter: &param, ProtoFile: inOrder(files)}
 	in, err := proto.Marshal(req)
