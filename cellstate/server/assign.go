@@ -16,6 +16,7 @@ import (
 // when one of them has changed.
 type assigned struct {
 	record     *ohmv1.Job
+	gang       bool
 	cause      string
 	assignment *ohmv1.Assignment
 	look       int // at which its placement was still there
@@ -30,11 +31,46 @@ type difference struct {
 	gangs map[cellstate.JobName]*cellstate.Job
 }
 
-// differ holds a node's row against the assignments that are known. It costs little for a
-// placement of which nothing has changed: a node has many, and one of them changes.
-func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, known map[*cellstate.Placement]*assigned, look int) (d difference) {
-	same := 0
+// moved are the jobs whose records have changed since the round before, which is of the
+// snapshot since; nil: of a round that does not know.
+type moved struct {
+	since *cellstate.Snapshot
+	jobs  map[cellstate.JobName]bool
+}
+
+// movedSince finds them. What changed in a job's record changed the rows of its nodes, too.
+func movedSince(snapshot, since *cellstate.Snapshot) moved {
+	m := moved{since: since}
+	if since == nil {
+		return m
+	}
+	for was, is := range snapshot.JobChanges(since) {
+		if was != nil && (is == nil || is.Record != was.Record) {
+			if m.jobs == nil {
+				m.jobs = map[cellstate.JobName]bool{}
+			}
+			m.jobs[was.Name] = true
+		}
+	}
+	return m
+}
+
+// differ holds a node's row against what its agent has been told. It costs little for a
+// placement of which nothing has changed: a node has many, and one of them changes. Where
+// it was told of the row of the round before, and what the node itself says is the same,
+// only the jobs that have moved are looked at.
+func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, t *told, moved moved) (d difference) {
+	known, look, same := t.known, t.looks, 0
+	calm := moved.since != nil && t.row != nil && moved.since.Node(n.Name) == t.row &&
+		n.NodeRecords == t.row.NodeRecords && !n.Intent.GetDrain()
 	for _, p := range n.Unsorted() {
+		if calm {
+			if was := known[p]; was != nil && !was.gang && (len(moved.jobs) == 0 || !moved.jobs[p.Slot.JobName()]) {
+				was.look = look
+				same++
+				continue
+			}
+		}
 		j := s.Job(p.Slot.JobName())
 		if j.Record.GetSpec().GetGang() != nil {
 			if d.gangs == nil {
@@ -56,7 +92,7 @@ func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, known map[*ce
 		if d.fresh == nil {
 			d.fresh = map[*cellstate.Placement]*assigned{}
 		}
-		d.fresh[p] = &assigned{j.Record, cause, a, look}
+		d.fresh[p] = &assigned{j.Record, j.Record.GetSpec().GetGang() != nil, cause, a, look}
 	}
 	if same < len(known) {
 		for p, was := range known {

@@ -13,6 +13,7 @@ import (
 
 const (
 	assignEvery = 5 * time.Millisecond   // between two looks at the sessions, at least
+	flushEvery  = company / 8            // between two looks for those that have waited for company
 	retryStore  = 250 * time.Millisecond // before a store that did not answer is asked again
 )
 
@@ -39,6 +40,10 @@ type gateway struct {
 
 	// gangs are the nodes of which sessions have been told of gangs: the assign loop's own.
 	gangs map[cellstate.NodeName]bool
+	// late are the nodes of which sessions have still to be told that placements have gone:
+	// the assign loop's own.
+	late    map[cellstate.NodeName]bool
+	flushed time.Time // when they were looked at last
 
 	mu       sync.Mutex
 	closed   bool // run has ended, or is about to
@@ -49,7 +54,7 @@ type gateway struct {
 func newGateway(s *Server) *gateway {
 	g := &gateway{
 		server: s, log: s.log, closing: make(chan struct{}), wake: make(chan struct{}, 1),
-		gangs: map[cellstate.NodeName]bool{}, sessions: map[cellstate.NodeName]*session{}, logs: map[string]*logRelay{},
+		gangs: map[cellstate.NodeName]bool{}, late: map[cellstate.NodeName]bool{}, sessions: map[cellstate.NodeName]*session{}, logs: map[string]*logRelay{},
 	}
 	g.alive = newAliveKeeper(s, g)
 	g.reports = newReports(s)
@@ -156,7 +161,11 @@ func (g *gateway) assign(ctx context.Context) error {
 	for {
 		snapshot, newer := g.server.cfg.Mirror.Watch()
 		if snapshot != nil {
-			g.round(snapshot, last)
+			g.round(snapshot, last, time.Now())
+		}
+		var flush <-chan time.Time
+		if len(g.late) > 0 {
+			flush = time.After(flushEvery)
 		}
 		last = snapshot
 		if pause(ctx, assignEvery) != nil {
@@ -164,6 +173,7 @@ func (g *gateway) assign(ctx context.Context) error {
 		}
 		select {
 		case <-newer:
+		case <-flush:
 		case <-g.wake:
 			last = nil
 		case <-tick.C:
@@ -213,11 +223,12 @@ func (g *gateway) looks(snapshot, since *cellstate.Snapshot) (looks []looked) {
 	return looks
 }
 
-func (g *gateway) round(snapshot, since *cellstate.Snapshot) {
+func (g *gateway) round(snapshot, since *cellstate.Snapshot, now time.Time) {
 	if since == nil || since.Incarnation() != snapshot.Incarnation() {
 		g.endOthers(snapshot.Incarnation())
 	}
-	for _, l := range g.looks(snapshot, since) {
+	moved := movedSince(snapshot, since)
+	for _, l := range append(g.looks(snapshot, since), g.lateLooks(snapshot, now)...) {
 		s, row := l.session, l.row
 		if snapshot.Revision() < cellstate.Revision(s.alive.Load()) {
 			continue // the row is to change once more
@@ -231,7 +242,12 @@ func (g *gateway) round(snapshot, since *cellstate.Snapshot) {
 			s.end(errReplaced)
 			continue
 		}
-		s.tell(snapshot, row, g.server.cfg.Cell)
+		s.tell(snapshot, row, g.server.cfg.Cell, moved, now)
+		if len(s.told.removed) > 0 {
+			g.late[s.node] = true
+		} else {
+			delete(g.late, s.node)
+		}
 		if len(s.told.gangs) > 0 {
 			g.gangs[s.node] = true
 		} else {
@@ -248,6 +264,23 @@ func (g *gateway) endOthers(incarnation string) {
 			s.end(errRestored)
 		}
 	}
+}
+
+// lateLooks are, now and then, the sessions that have still to be told of what has gone.
+func (g *gateway) lateLooks(snapshot *cellstate.Snapshot, now time.Time) (looks []looked) {
+	if len(g.late) == 0 || now.Before(g.flushed.Add(flushEvery)) {
+		return nil
+	}
+	g.flushed = now
+	for name := range g.late {
+		row, s := snapshot.Node(name), g.session(name)
+		if row == nil || s == nil || s.alive.Load() == 0 || !s.ready.Load() {
+			delete(g.late, name)
+			continue
+		}
+		looks = append(looks, looked{s, row})
+	}
+	return looks
 }
 
 // judge ends sessions that are silent or do not read.

@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,7 +19,11 @@ type rounds struct {
 	*testing.T
 	gateway *gateway
 	last    *cellstate.Snapshot
+	now     time.Time // long after the first message, until the test says otherwise
 }
+
+// begun is when the first message was sent.
+var begun = time.Unix(1e9, 0)
 
 func playRounds(t *testing.T) *rounds {
 	t.Helper()
@@ -41,8 +46,8 @@ func playRounds(t *testing.T) *rounds {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rounds{t, g, first}
-	g.round(first, nil)
+	r := &rounds{t, g, first, begun.Add(time.Hour)}
+	g.round(first, nil, begun)
 	for _, name := range []cellstate.NodeName{"n1", "n2", "n3"} {
 		if r.message(name).GetComplete() == nil {
 			t.Fatalf("%s was not told its state", name)
@@ -78,7 +83,7 @@ func (r *rounds) happens(changes ...cellstate.Change) []cellstate.NodeName {
 	for _, l := range r.gateway.looks(next, r.last) {
 		names = append(names, l.row.Name)
 	}
-	r.gateway.round(next, r.last)
+	r.gateway.round(next, r.last, r.now)
 	r.last = next
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -162,8 +167,85 @@ func TestOutboxIsFull(t *testing.T) {
 	for range outbox {
 		<-s.out
 	}
-	r.gateway.round(r.last, nil) // as the session asks for when there is room
+	r.gateway.round(r.last, nil, r.now) // as the session asks for when there is room
 	if m := r.message("n3").GetIncremental(); len(m.GetAssignments()) != 2 || m.GetFromRevision() != 1 {
 		t.Errorf("n3 was told %v", m)
+	}
+}
+
+// What has gone is told with the next assignment, or after a while by itself, once.
+func TestRemovalsWaitForCompany(t *testing.T) {
+	r := playRounds(t)
+	r.happens(placed(ofJob("x"), "n3"), placed(ofJob("y"), "n3"), placed(ofJob("z"), "n3"))
+	if m := r.message("n3").GetIncremental(); len(m.GetAssignments()) != 3 {
+		t.Fatalf("n3 was told %v", m)
+	}
+	gone := func(job string) cellstate.Change {
+		return cellstate.Change{Key: ofJob(job).PlacementKey(), Deleted: true}
+	}
+	nothing := func() {
+		t.Helper()
+		if m := r.message("n3"); m != nil {
+			t.Fatalf("n3 was told %v", m)
+		}
+	}
+	r.happens(gone("x"))
+	nothing()
+	r.now = r.now.Add(company - 1)
+	r.happens()
+	nothing()
+	r.happens(placed(ofJob("a"), "n3"))
+	first := r.message("n3").GetIncremental()
+	if len(first.GetAssignments()) != 1 || len(first.GetRemoved()) != 1 {
+		t.Fatalf("n3 was told %v", first)
+	}
+	r.happens(gone("y"))
+	r.happens(gone("z"))
+	nothing()
+	r.now = r.now.Add(company)
+	r.gateway.round(r.last, r.last, r.now) // though nothing has changed
+	m := r.message("n3").GetIncremental()
+	if len(m.GetAssignments()) != 0 || len(m.GetRemoved()) != 2 || m.GetFromRevision() != first.GetRevision() || m.GetRevision() != int64(r.last.Revision()) {
+		t.Fatalf("n3 was told %v", m)
+	}
+	r.now = r.now.Add(time.Hour)
+	r.happens()
+	nothing()
+	r.happens(gone("a")) // nothing was said of late
+	if m := r.message("n3").GetIncremental(); len(m.GetRemoved()) != 1 || len(r.gateway.late) != 0 {
+		t.Fatalf("n3 was told %v, late are %v", m, r.gateway.late)
+	}
+}
+
+// Of a node that was told of the round before only what has moved is looked at: jobs that
+// were stopped or changed, the node's own records, gangs.
+func TestRoundNoticesWhatMoved(t *testing.T) {
+	job := func(version int64, stopped bool) cellstate.Change {
+		spec := celltest.Job{Name: "x", Kind: "batch", Count: 1}
+		return cellstate.Change{Key: "jobs/default/x", Value: &ohmv1.Job{Spec: spec.Proto(), Version: version, Stopped: stopped}}
+	}
+	for name, c := range map[string]struct {
+		change cellstate.Change
+		want   string
+	}{
+		"stopped":     {job(1, true), task.Stop},
+		"changed":     {job(2, false), task.Stop},
+		"drained":     {cellstate.Change{Key: cellstate.IntentKey("n3"), Value: &ohmv1.Intent{Node: "n3", Drain: true}}, task.Drained},
+		"job removed": {cellstate.Change{Key: "jobs/default/x", Deleted: true}, task.Stop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := playRounds(t)
+			r.happens(job(1, false), placed(ofJob("x"), "n3"))
+			r.message("n3")
+			r.happens(placed(ofJob("y"), "n3")) // of a job without a record
+			if m := r.message("n3").GetIncremental(); len(m.GetAssignments()) != 1 {
+				t.Fatalf("n3 was told %v", m)
+			}
+			r.happens(c.change)
+			m := r.message("n3").GetIncremental()
+			if len(m.GetAssignments()) == 0 || m.GetAssignments()[0].GetStopCause() != c.want {
+				t.Errorf("n3 was told %v", m)
+			}
+		})
 	}
 }

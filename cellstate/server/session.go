@@ -216,19 +216,33 @@ type told struct {
 	known    map[*cellstate.Placement]*assigned
 	looks    int
 	gangs    map[cellstate.JobName]*cellstate.Job // a member's failure stops the others, on other nodes, too
+
+	said    time.Time // when the last message was put into the outbox
+	removed []string  // not told yet: they wait for company
+}
+
+// company is for how long after a message it is not told by itself that placements have
+// gone: most have because their tasks ended there, and the next message comes soon.
+const company = 500 * time.Millisecond
+
+// waits says whether nothing but removals is to be told, and not yet.
+func (t *told) waits(assignments []*ohmv1.Assignment, now time.Time) bool {
+	return t.row != nil && len(assignments) == 0 && now.Before(t.said.Add(company))
 }
 
 // tell puts what has changed for the node since the last message into the outbox.
-func (s *session) tell(snapshot *cellstate.Snapshot, row *cellstate.Node, cell string) {
+func (s *session) tell(snapshot *cellstate.Snapshot, row *cellstate.Node, cell string, moved moved, now time.Time) {
 	t := &s.told
-	if t.row == row && !t.gangMoved(snapshot) {
+	if t.row == row && !t.gangMoved(snapshot) && (len(t.removed) == 0 || t.waits(nil, now)) {
 		return
 	}
 	t.looks++
-	change := differ(snapshot, row, cell, t.known, t.looks)
+	change := differ(snapshot, row, cell, t, moved)
 	assignments, removed := t.news(change)
-	if t.row != nil && len(assignments)+len(removed) == 0 {
+	removed = append(slices.Clip(t.removed), removed...)
+	if t.row != nil && len(assignments)+len(removed) == 0 || t.waits(assignments, now) {
 		t.take(row, t.revision, change) // the revision of the last message
+		t.removed = removed
 		return
 	}
 	message := &ohmv1.ServerMessage{}
@@ -244,6 +258,7 @@ func (s *session) tell(snapshot *cellstate.Snapshot, row *cellstate.Node, cell s
 	select {
 	case s.out <- message:
 		t.take(row, snapshot.Revision(), change)
+		t.removed, t.said = nil, now
 	default:
 		s.behind.Store(true)
 	}
