@@ -86,8 +86,18 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 		e.version = j.Revision
 		e.precedence, e.submitted = j.Record.GetSpec().GetPrecedence(), j.Record.GetSubmitTime().AsTime().UnixNano()
 	}
+	was := e.job
 	e.job, e.room = j, s.RoomRevision()
-	e.needs, e.wake = limits.Needs(s, j, now)
+	follows := false
+	if was != nil && e.wake.IsZero() {
+		var needs []reconcile.Need
+		if needs, follows = reconcile.Follow(was, j, e.needs); follows {
+			e.needs = needs
+		}
+	}
+	if !follows {
+		e.needs, e.wake = limits.Needs(s, j, now)
+	}
 	e.dropSettled()
 }
 
