@@ -21,6 +21,7 @@ type entry struct {
 	precedence int32 // of the record, which is looked at for each entry in each round
 	submitted  int64 // Unix time in ns
 
+	ordered  bool // it stands in the queue's order
 	owned    bool
 	pass     int            // the last pass that tried all its needs
 	cursor   cellstate.Slot // the last slot tried in an unfinished pass
@@ -72,7 +73,8 @@ type refusal struct {
 
 // forget leaves a job to another instance.
 func (e *entry) forget() {
-	*e = entry{queue: e.queue, name: e.name, flying: e.flying}
+	e.queue.order.moved(e)
+	*e = entry{queue: e.queue, name: e.name, flying: e.flying, ordered: e.ordered}
 }
 
 func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile.Limits, now time.Time) {
@@ -84,6 +86,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 	if e.version != j.Revision {
 		e.parked, e.losses, e.deferred, e.refusals, e.word, e.lost, e.kept, e.problem, e.pass, e.defeats = nil, nil, nil, nil, nil, "", "", "", 0, 0
 		e.version = j.Revision
+		e.queue.order.moved(e)
 		e.precedence, e.submitted = j.Record.GetSpec().GetPrecedence(), j.Record.GetSubmitTime().AsTime().UnixNano()
 	}
 	was := e.job

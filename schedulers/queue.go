@@ -2,7 +2,6 @@ package schedulers
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +23,7 @@ type queue struct {
 	sweep  time.Duration
 	jobs   map[cellstate.JobName]*entry
 	active map[cellstate.JobName]*entry // of jobs, those that are active
+	order  order                        // of those
 	// watched are those at which each snapshot is looked at: thousands may wait, few of them
 	// for anything but their turn.
 	watched   map[cellstate.JobName]*entry
@@ -77,9 +77,11 @@ func (q *queue) refresh(s *cellstate.Snapshot, scheduler string, shares shares, 
 }
 
 func (q *queue) drop(gone []cellstate.JobName, name cellstate.JobName) []cellstate.JobName {
-	if q.jobs[name] == nil {
+	e := q.jobs[name]
+	if e == nil {
 		return gone
 	}
+	e.owned, e.job, e.needs = false, nil, nil // it may stand in the order for a while
 	delete(q.jobs, name)
 	delete(q.active, name)
 	delete(q.watched, name)
@@ -105,6 +107,7 @@ func (q *queue) update(e *entry, s *cellstate.Snapshot, j *cellstate.Job, now ti
 	}
 	if e.active() {
 		q.active[e.name] = e
+		q.order.add(e)
 	} else {
 		delete(q.active, e.name)
 	}
@@ -161,37 +164,32 @@ func (q *queue) mayLaunch() bool {
 // pick chooses the work of one round, in the order of the queue: precedence, then age.
 // Where there is none it says when there will be, unless something changes.
 func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Work, wake time.Time) {
-	var open, tried []*entry // that have needs to try, by whether this pass has tried them
-	for _, e := range q.active {
-		free, at := e.free(s, now)
-		wake = earlier(wake, earlier(at, e.wake))
-		switch {
-		case free && e.pass < q.pass:
-			open = append(open, e)
-		case free:
-			tried = append(tried, e)
-		}
-	}
-	for len(work) == 0 && len(open)+len(tried) > 0 {
-		if len(open) == 0 {
-			open, tried = tried, nil
-			q.pass++
-		}
-		slices.SortFunc(open, byUrgency)
-		left := most
-		for _, e := range open {
-			if left <= 0 {
-				break
-			}
-			needs := e.take(s, now, q.pass, left)
-			if len(needs) == 0 { // what it has to try comes before what this pass tried last
-				tried = append(tried, e)
+	for range 2 { // this pass; where it has tried all that can be tried, the next
+		left, tried := most, false
+		wake = time.Time{}
+		for e := range q.order.walk {
+			free, at := e.free(s, now)
+			wake = earlier(wake, earlier(at, e.wake))
+			if !free {
 				continue
 			}
-			left -= len(needs)
+			var needs []reconcile.Need
+			if e.pass < q.pass {
+				needs = e.take(s, now, q.pass, left)
+			}
+			if len(needs) == 0 { // tried in this pass
+				tried = true
+				continue
+			}
 			work = append(work, Work{Job: e.job, Needs: needs})
+			if left -= len(needs); left <= 0 {
+				break
+			}
 		}
-		open = nil
+		if len(work) > 0 || !tried {
+			break
+		}
+		q.pass++
 	}
 	return work, wake
 }
