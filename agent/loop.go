@@ -64,8 +64,10 @@ type loop struct {
 	unpruned  bool      // there may be some since the last time
 	adopted   bool      // the logs on the machine have been compared with what is known
 	results   chan result
-	busy      int // steps under way
-	pushes    int // of logs, under way
+	instant   bool     // the driver is: steps are done on the spot,
+	done      []result // and these have been in this round
+	busy      int      // steps under way
+	pushes    int      // of logs, under way
 	pushed    chan struct{}
 
 	lookUntil  time.Time                  // when the present look at the machine must be over
@@ -76,7 +78,7 @@ type loop struct {
 func newLoop(a *Agent, book *journal.Journal) *loop {
 	l := &loop{
 		Agent: a, book: book, tasks: map[string]*entry{}, blind: map[string]*entry{},
-		results: make(chan result), pushed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
+		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
 	}
 	if book == nil {
 		return l
@@ -133,7 +135,7 @@ func (l *loop) run(ctx context.Context) error {
 			}
 		}
 		if ctx.Err() == nil {
-			timer.Reset(time.Until(l.round(ctx)))
+			timer.Reset(time.Until(l.rounds(ctx)))
 		}
 	}
 	for l.busy+l.pushes > 0 {
@@ -146,6 +148,27 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	l.asking.Wait()
 	return nil // Run flushes the journal
+}
+
+// rounds makes a round, and another one for what was done on the spot.
+func (l *loop) rounds(ctx context.Context) (next time.Time) {
+	next = l.round(ctx)
+	for len(l.done) > 0 {
+		done := l.done
+		l.done = nil
+		for _, r := range done {
+			l.result(r)
+		}
+		if ctx.Err() == nil {
+			next = l.round(ctx)
+		}
+	}
+	return next
+}
+
+func isInstant(d driver.Driver) bool {
+	_, ok := d.(driver.Instant)
+	return ok
 }
 
 // message takes over what the server says.

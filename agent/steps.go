@@ -39,8 +39,11 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	r := result{entry: e, call: d.call}
 	l.act(ctx, e, func(ctx context.Context) result {
 		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.LookTimeout)
-		defer cancel()
+		if !l.instant {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.LookTimeout)
+			defer cancel()
+		}
 		r.seen, r.here, r.lookErr = l.Driver.Observe(ctx, e.id)
 		return r
 	})
@@ -63,11 +66,15 @@ func (l *loop) slowStart(e *entry, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// act does something to a task while the loop leaves it alone.
+// act does something to a task while the loop leaves it alone, or on the spot.
 func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) result) {
 	e.busy, e.begun = true, time.Now()
 	l.busy++
 	ctx = context.WithoutCancel(ctx)
+	if l.instant {
+		l.done = append(l.done, do(ctx))
+		return
+	}
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, l.StepTimeout)
 		defer cancel()

@@ -129,6 +129,11 @@ type Driver interface {
 	RemoveLogs(ctx context.Context, id string) error
 }
 
+// Instant is a Driver of which no call waits for anything, but Watch's, Exec's and those of
+// what Logs returns. The agent asks it on the spot, where it asks others in a goroutine with a
+// deadline: a simulated node then costs little beside what it simulates.
+type Instant interface{ Instant() }
+
 // Pause waits for d or until ctx ends, whose error it then returns.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -51,7 +51,10 @@ type Driver struct {
 	watches map[*watch]bool
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Instant = (*Driver)(nil)
+)
 
 // New makes a node without tasks.
 func New() *Driver {
@@ -123,6 +126,9 @@ func seconds(text, id string) (float64, error) {
 	_, _ = chance.Write([]byte(id)) // a hash never fails
 	return from + (to-from)*rand.New(rand.NewPCG(chance.Sum64(), 0)).Float64(), nil
 }
+
+// Instant says that nothing here waits.
+func (d *Driver) Instant() {}
 
 // Name is hollow.
 func (d *Driver) Name() string { return "hollow" }
