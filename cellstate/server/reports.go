@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -22,6 +23,14 @@ const (
 	reportInFlight = 3
 )
 
+// Of a task that ends within moments nobody needs to know that it ran. While more than
+// busyReports a second come in, that a task starts or runs is not stored before settle has
+// passed since the first such report that waits: it goes with others, or gives way to the end.
+const (
+	busyReports = 200
+	settle      = time.Second
+)
+
 // reports collects what all sessions report and commits it, many at a time. A newer
 // report of an attempt takes the place of one that waits, so there are never more
 // than there are tasks. What has been taken in is kept until the store has it.
@@ -31,6 +40,11 @@ type reports struct {
 
 	mu      sync.Mutex
 	waiting map[attempt]*ohmv1.Status
+	calm    map[attempt]*ohmv1.Status // those that may wait for a while; none of them is in waiting
+	since   time.Time                 // that calm is not empty
+	busy    bool                      // in the last count
+	came    int                       // reports since counted
+	counted time.Time
 }
 
 // attempt names one for good, and the node whose session speaks of it: what another
@@ -42,13 +56,15 @@ type attempt struct {
 }
 
 func newReports(s *Server) *reports {
-	return &reports{server: s, wake: make(chan struct{}, 1), waiting: map[attempt]*ohmv1.Status{}}
+	return &reports{server: s, wake: make(chan struct{}, 1), waiting: map[attempt]*ohmv1.Status{}, calm: map[attempt]*ohmv1.Status{}}
 }
 
 func (r *reports) add(node cellstate.NodeName, statuses []*ohmv1.Status) {
 	r.mu.Lock()
+	now := time.Now()
+	r.count(len(statuses), now)
 	for _, s := range statuses {
-		r.keep(attempt{cellstate.SlotOf(s.GetSlot()), s.GetTxn(), node}, s, true)
+		r.keep(attempt{cellstate.SlotOf(s.GetSlot()), s.GetTxn(), node}, s, true, now)
 	}
 	r.mu.Unlock()
 	select {
@@ -57,43 +73,84 @@ func (r *reports) add(node cellstate.NodeName, statuses []*ohmv1.Status) {
 	}
 }
 
+// count finds out, about once a second, whether many reports come in. The caller holds mu.
+func (r *reports) count(came int, now time.Time) {
+	r.came += came
+	if d := now.Sub(r.counted); d >= time.Second {
+		r.busy = float64(r.came) > busyReports*d.Seconds()
+		r.came, r.counted = 0, now
+	}
+}
+
 // keep holds a report until it is committed; of two of one attempt the one that is
 // further on, of equals the newer. The caller holds mu.
-func (r *reports) keep(of attempt, this *ohmv1.Status, newer bool) {
-	if was, ok := r.waiting[of]; ok {
+func (r *reports) keep(of attempt, this *ohmv1.Status, newer bool, now time.Time) {
+	was, urgent := r.waiting[of]
+	if !urgent {
+		was = r.calm[of]
+	}
+	if was != nil {
 		a, b := was.GetState(), this.GetState()
 		if a > b || a == b && (!newer || task.Ended(a)) {
 			return
 		}
 	}
+	if r.busy && !urgent && this.GetState() <= task.Running && this.GetMessage() == "" {
+		if len(r.calm) == 0 {
+			r.since = now
+		}
+		r.calm[of] = this
+		return
+	}
+	delete(r.calm, of)
 	r.waiting[of] = this
 }
 
-func (r *reports) take() map[attempt]*ohmv1.Status {
+// take are the reports to be committed now, and if there are others, when they will be.
+func (r *reports) take(now time.Time) (taken map[attempt]*ohmv1.Status, later time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := r.waiting
+	taken = r.waiting
 	r.waiting = map[attempt]*ohmv1.Status{}
-	return taken
+	if len(r.calm) == 0 {
+		return taken, later
+	}
+	if later = r.since.Add(settle); later.After(now) {
+		return taken, later
+	}
+	maps.Copy(taken, r.calm)
+	r.calm = map[attempt]*ohmv1.Status{}
+	return taken, time.Time{}
 }
 
 func (r *reports) back(left map[attempt]*ohmv1.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	for of, this := range left {
-		r.keep(of, this, false)
+		r.keep(of, this, false, now)
 	}
 }
 
 // run commits reports until ctx ends.
 func (r *reports) run(ctx context.Context) error {
+	settled := time.NewTimer(0)
+	defer settled.Stop()
 	for {
 		select {
 		case <-r.wake:
+		case <-settled.C:
 		case <-ctx.Done():
 			return nil
 		}
-		for taken := r.take(); len(taken) > 0; taken = r.take() {
+		for {
+			taken, later := r.take(time.Now())
+			if len(taken) == 0 {
+				if !later.IsZero() {
+					settled.Reset(time.Until(later))
+				}
+				break
+			}
 			left, err := r.commit(ctx, taken)
 			r.back(left)
 			if err == nil {

@@ -112,13 +112,14 @@ func TestReportsKeepTheFurthest(t *testing.T) {
 	} {
 		r := newReports(nil)
 		of := attempt{txn: "t"}
-		r.keep(of, c.waits, true)
-		r.keep(of, c.next, c.newer)
+		r.keep(of, c.waits, true, time.Now())
+		r.keep(of, c.next, c.newer, time.Now())
 		want := c.waits
 		if c.wins {
 			want = c.next
 		}
-		if got := r.take()[of]; !proto.Equal(got, want) {
+		taken, _ := r.take(time.Now())
+		if got := taken[of]; !proto.Equal(got, want) {
 			t.Errorf("%s: %v stays, want %v", c.name, got, want)
 		}
 	}
