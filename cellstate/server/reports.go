@@ -29,6 +29,7 @@ const (
 const (
 	busyReports = 200
 	settle      = time.Second
+	gather      = 50 * time.Millisecond // then, between two requests: a request costs the store as much as some reports
 )
 
 // reports collects what all sessions report and commits it, many at a time. A newer
@@ -80,6 +81,13 @@ func (r *reports) count(came int, now time.Time) {
 		r.busy = float64(r.came) > busyReports*d.Seconds()
 		r.came, r.counted = 0, now
 	}
+}
+
+// many says whether many reports came in of late.
+func (r *reports) many() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy
 }
 
 // keep holds a report until it is committed; of two of one attempt the one that is
@@ -144,6 +152,9 @@ func (r *reports) run(ctx context.Context) error {
 			return nil
 		}
 		for {
+			if r.many() && pause(ctx, gather) != nil {
+				return nil
+			}
 			taken, later := r.take(time.Now())
 			if len(taken) == 0 {
 				if !later.IsZero() {
