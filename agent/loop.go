@@ -25,11 +25,13 @@ type entry struct {
 	waits   time.Time // since when it waits for a device; zero: it does not
 	due     time.Time // nothing of it changes before, unless it is touched; zero: it was
 
-	busy   bool // a step is under way; nothing else is done meanwhile
-	again  bool // look at it again after the step
-	unsent bool // the signal that asks it to end could not be sent
+	busy      bool // a step is under way; nothing else is done meanwhile
+	again     bool // look at it again after the step
+	unsent    bool // the signal that asks it to end could not be sent
+	abandoned bool // its start is not wanted any more, and was killed
 
 	begun    time.Time // the step under way
+	startBy  time.Time // until when its start may be tried; zero: it was not
 	lastCall string    // of the last step
 	repeats  int       // how often in a row
 	notUntil time.Time
@@ -185,7 +187,7 @@ func (l *loop) round(ctx context.Context) (next time.Time) {
 		for _, e := range l.tasks {
 			switch {
 			case e.busy:
-				next = earlier(next, l.slowStart(e, now))
+				next = earlier(next, l.underWay(ctx, e, now))
 				continue
 			case e.blind:
 				continue
@@ -222,7 +224,7 @@ func (l *loop) round(ctx context.Context) (next time.Time) {
 		todo = l.admitted(todo, calls, now)
 		l.flush() // A5, and a stop is remembered before it is asked for
 		for _, e := range todo {
-			if l.busy >= l.Steps {
+			if l.free(now) <= 0 {
 				break // a step that ends begins another round
 			}
 			l.step(ctx, e, calls[e])
