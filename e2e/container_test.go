@@ -191,3 +191,51 @@ func TestCase113(t *testing.T) {
 		t.Errorf("it took %d attempts", v.Attempt)
 	}
 }
+
+// TestImagesWithoutADaemon: the node of any cell runs images of registries, and says at once
+// what it cannot do.
+func TestImagesWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, shortDir(t))
+	listener := drivertest.Listen(t, "127.0.0.1:0")
+	drivertest.NewRegistry(t, drivertest.Image{User: "nobody"}).At(t, listener)
+	image := listener.Addr().String() + "/some/image:1"
+	boxed := fmt.Sprintf(`
+job: boxed
+kind: batch
+groups:
+  - name: main
+    image: %s
+    command: [sh, -c, "id -u; echo x >$HOME/file && cat $HOME/file; [ -e %s ] && echo of the node; true"]
+    cpu: 100m
+    memory: 32Mi
+`, image, d.dir)
+	d.run(boxed)
+	if said := d.ohm("logs", "boxed"); said != "65534\nx\n" {
+		t.Errorf("it said %q", said)
+	}
+
+	several := fmt.Sprintf(`
+job: several
+kind: batch
+groups:
+  - name: main
+    cpu: 100m
+    memory: 32Mi
+    containers:
+      - {name: first, role: init, image: %[1]s, command: ["true"]}
+      - {name: app, image: %[1]s, command: ["true"]}
+`, image)
+	const cannot = "1 of 1 nodes cannot: containers (driver native)"
+	if a := d.try("run", d.job(several)); a.code != 0 || !strings.Contains(a.stderr, cannot) {
+		t.Errorf("exit code %d, %s", a.code, a.stderr)
+	}
+	within(t, patience, "explain says what is missing", func() bool {
+		said := d.ohm("explain", "several")
+		return strings.Contains(said, "Cannot") && strings.Contains(said, "containers")
+	})
+	if v := d.only("several"); v.Attempt != 0 || !strings.Contains(v.Message, "cannot: containers") {
+		t.Errorf("it is %+v", v)
+	}
+	d.ohm("stop", "several", "--wait", "--timeout", patience.String())
+}
