@@ -47,7 +47,7 @@ func (l *loop) prune(ctx context.Context, now time.Time) {
 		if now.Before(e.notUntil) {
 			continue
 		}
-		l.act(ctx, e, func(ctx context.Context) result {
+		l.act(ctx, e, l.StepTimeout, func(ctx context.Context) result {
 			return result{entry: e, call: callRemoveLogs, err: l.Driver.RemoveLogs(ctx, e.id)}
 		})
 	}

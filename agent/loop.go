@@ -30,11 +30,13 @@ type entry struct {
 	place   int       // among the agenda's wakes, from 1; 0: it has no time
 	stands  stands    // in the admission
 
-	busy   bool // a step is under way; nothing else is done meanwhile
-	again  bool // look at it again after the step
-	unsent bool // the signal that asks it to end could not be sent
+	busy      bool // a step is under way; nothing else is done meanwhile
+	again     bool // look at it again after the step
+	unsent    bool // the signal that asks it to end could not be sent
+	abandoned bool // its start is not wanted any more, and was killed
 
 	begun    time.Time // the step under way
+	startBy  time.Time // until when its start may be tried; zero: it was not
 	lastCall string    // of the last step
 	repeats  int       // how often in a row
 	notUntil time.Time
@@ -235,7 +237,7 @@ func (l *loop) decide(ctx context.Context, now time.Time) {
 		case l.tasks[e.id] != e:
 			continue // it was forgotten
 		case e.busy:
-			l.wake(e, l.slowStart(e, now))
+			l.wake(e, l.underWay(ctx, e, now))
 			continue
 		case e.blind:
 			continue // until it is seen
@@ -271,14 +273,14 @@ func (l *loop) decide(ctx context.Context, now time.Time) {
 	admitted := l.admitted(todo, calls, now)
 	l.flush() // A5, and a stop is remembered before it is asked for
 	for _, e := range admitted {
-		if l.busy >= l.Steps {
+		if l.free(now) <= 0 {
 			break // a step that ends begins another round
 		}
 		l.step(ctx, e, calls[e])
 	}
 	for _, e := range todo {
 		if e.busy {
-			l.wake(e, l.slowStart(e, now))
+			l.wake(e, l.underWay(ctx, e, now))
 		} else {
 			l.touch(e) // it has to wait, and is decided on anew
 		}

@@ -31,9 +31,13 @@ type machine struct {
 	unseen    map[string]error // tasks that cannot be observed
 	badSignal map[string]error // signals that cannot be sent
 	slow      time.Duration    // of each start
-	starting  int              // now
-	most      int              // at the same time
-	cpu, peak int64            // of living processes
+	slows     map[string]time.Duration
+	told      map[string]driver.Task // by starts
+	cut       map[string]bool        // starts that were killed
+	uncut     bool                   // none can be
+	starting  int                    // now
+	most      int                    // at the same time
+	cpu, peak int64                  // of living processes
 	watches   map[int]func(string)
 	watched   int
 	quiet     bool            // no hints
@@ -50,7 +54,7 @@ func newMachine() *machine {
 	return &machine{
 		procs: map[string]*proc{}, logs: map[string]*[2]bytes.Buffer{}, written: map[string]time.Time{}, stubborn: map[string]bool{},
 		immortal: map[string]bool{}, noStart: map[string]error{}, unseen: map[string]error{},
-		badSignal: map[string]error{}, watches: map[int]func(string){},
+		badSignal: map[string]error{}, slows: map[string]time.Duration{}, told: map[string]driver.Task{}, cut: map[string]bool{}, watches: map[int]func(string){},
 	}
 }
 
@@ -80,11 +84,22 @@ func (m *machine) Start(ctx context.Context, t driver.Task) error {
 	m.starting++
 	m.most = max(m.most, m.starting)
 	slow := m.slow
+	if own, ok := m.slows[t.ID]; ok {
+		slow = own
+	}
 	m.mu.Unlock()
-	pause(ctx, slow)
+	m.begin(ctx, t, slow)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.starting--
+	if m.cut[t.ID] {
+		why := "killed while it started"
+		m.calls = append(m.calls, "start "+t.ID)
+		m.procs[t.ID] = &proc{task: t, Observation: driver.Observation{
+			ID: t.ID, State: task.Failed, Cause: task.StartFailed, Message: why, Ended: time.Now(),
+		}}
+		return errors.New(why)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -97,6 +112,20 @@ func (m *machine) Start(ctx context.Context, t driver.Task) error {
 	}
 	m.put(t)
 	return nil
+}
+
+// begin waits while a start is slow; it may be cut short.
+func (m *machine) begin(ctx context.Context, t driver.Task, slow time.Duration) {
+	m.locked(func() { m.told[t.ID] = t })
+	for end := time.Now().Add(slow); time.Now().Before(end) && ctx.Err() == nil; {
+		pause(ctx, min(time.Until(end), time.Second))
+		m.mu.Lock()
+		cut := m.cut[t.ID]
+		m.mu.Unlock()
+		if cut {
+			return
+		}
+	}
 }
 
 // put makes a living process.
@@ -146,6 +175,9 @@ func (m *machine) Kill(_ context.Context, id string) error {
 	m.mu.Lock()
 	m.calls = append(m.calls, "kill "+id)
 	dies := !m.immortal[id]
+	if _, told := m.told[id]; told && m.procs[id] == nil && !m.uncut {
+		m.cut[id] = true
+	}
 	m.mu.Unlock()
 	if dies {
 		m.end(id, driver.Observation{Cause: task.Signalled, Signal: int(syscall.SIGKILL)})

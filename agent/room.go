@@ -44,7 +44,8 @@ func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time)
 		l.occupy(e, e.memo.Run.GetPlacement())
 	}
 	// No more are judged at once than could be started now.
-	for free := l.Steps - l.busy - len(admitted); free > 0 && len(starts) > 0; free = l.Steps - l.busy - len(admitted) {
+	steps := l.free(now)
+	for free := steps - len(admitted); free > 0 && len(starts) > 0; free = steps - len(admitted) {
 		var batch []*entry
 		var fresh []*ohmv1.Placement
 		batch, starts = starts[:min(free, len(starts))], starts[min(free, len(starts)):]

@@ -85,7 +85,7 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 	} else {
 		stop = m.StopCause
 	}
-	if asked && o.Cause != task.StartFailed {
+	if asked {
 		st.State, st.Cause = stopped(stop)
 	}
 	return st

@@ -35,9 +35,16 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	if e.repeats++; d.call != e.lastCall {
 		e.lastCall, e.repeats = d.call, 1
 	}
+	timeout := l.StepTimeout
+	if d.call == callStart {
+		if e.startBy.IsZero() {
+			e.startBy = time.Now().Add(startFor(e.desired, l.StartFor))
+		}
+		timeout += max(0, time.Until(e.startBy)) // the driver tries for so long, and then cleans up
+	}
 	control := driver.Control(l.Driver, l.driverTask(e), stopSignal(e.memo.Run))
 	r := result{entry: e, call: d.call}
-	l.act(ctx, e, func(ctx context.Context) result {
+	l.act(ctx, e, timeout, func(ctx context.Context) result {
 		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
 		if !l.instant {
 			var cancel context.CancelFunc
@@ -67,7 +74,7 @@ func (l *loop) slowStart(e *entry, now time.Time) time.Time {
 }
 
 // act does something to a task while the loop leaves it alone, or on the spot.
-func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) result) {
+func (l *loop) act(ctx context.Context, e *entry, timeout time.Duration, do func(context.Context) result) {
 	e.busy, e.begun = true, time.Now()
 	l.busy++
 	ctx = context.WithoutCancel(ctx)
@@ -76,23 +83,10 @@ func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) resul
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, l.StepTimeout)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		l.results <- do(ctx)
 	}()
-}
-
-// driverTask is what the driver is told of a task; of one that is not desired only the
-// name matters.
-func (l *loop) driverTask(e *entry) driver.Task {
-	a := e.desired
-	t := driver.Task{
-		ID: e.id, Command: a.GetCommand(), Env: a.GetEnv(),
-		Resources: a.GetPlacement().GetResources(), GPUs: a.GetPlacement().GetGpus(),
-		MaxRuntime: a.GetMaxRuntime().AsDuration(),
-	}
-	l.equip(&t)
-	return t
 }
 
 // result takes over what a step has done.

@@ -52,6 +52,7 @@ const (
 	ReasonNodeGone   Reason = "NodeGone"   // (m)
 	ReasonIneligible Reason = "Ineligible" // (m) the operator keeps new tasks off, or drains
 	ReasonConstraint Reason = "Constraint" // (m) labels have changed
+	ReasonCannot     Reason = "Cannot"     // (m) the node cannot do what the group's tasks need
 	ReasonSlotTaken  Reason = "SlotTaken"  // (m) the slot has a live placement, or the attempt was used
 	ReasonJobGone    Reason = "JobGone"    // (m)
 	ReasonJobStopped Reason = "JobStopped" // (m) stopped or done

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ohmcell/ohm/pkg/ability"
 	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -63,6 +64,11 @@ func Matches(n *Node, constraints []*ohmv1.Constraint) (failed *ohmv1.Constraint
 		}
 	}
 	return nil, true
+}
+
+// Lacks is what a node cannot do of what the tasks of a group need.
+func Lacks(n *Node, g *ohmv1.Group) ability.Set {
+	return ability.OfGroup(g).Without(ability.Of(n.Facts.GetCapabilities()))
 }
 
 // validator judges transactions one after the other, each on top of the claims that
@@ -182,6 +188,9 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 	}
 	if failed, ok := Matches(n, group.GetConstraints()); !ok {
 		return refuse(ReasonConstraint, failed.GetKey(), "", "")
+	}
+	if lacks := Lacks(n, group); lacks != 0 {
+		return refuse(ReasonCannot, lacks.String(), "", "")
 	}
 	return nil
 }

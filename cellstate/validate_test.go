@@ -109,6 +109,8 @@ func TestValidate(t *testing.T) {
 		{name: "a drained node", cell: func(c *celltest.Cell) { c.Intent(&ohmv1.Intent{Node: "n1", Drain: true}) }, want: cellstate.Conflict{Reason: cellstate.ReasonIneligible}},
 		{name: "a constraint", job: celltest.Job{Constraints: []*ohmv1.Constraint{{Key: "zone", Op: ohmv1.Operator_OPERATOR_IN, Values: []string{"b"}}}},
 			want: cellstate.Conflict{Reason: cellstate.ReasonConstraint, Dimension: "zone"}},
+		{name: "what the node cannot", job: celltest.Job{Groups: []*ohmv1.Group{{Name: "main", Count: 1, Resources: &ohmv1.Resources{}, Box: &ohmv1.Box{Image: "tar:/a", User: "1"}}}},
+			want: cellstate.Conflict{Reason: cellstate.ReasonCannot, Dimension: "image, user"}},
 		{name: "another's hold", job: celltest.Job{CPU: 3000}, cell: func(c *celltest.Cell) {
 			c.Hold(&ohmv1.Hold{Node: "n1", Txn: "x", Resources: &ohmv1.Resources{CpuMilli: 2000}})
 		}, want: cellstate.Conflict{Reason: cellstate.ReasonHold, Dimension: "cpu", Wanted: "3", Free: "2"}},

@@ -7,59 +7,44 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ohmcell/ohm/pkg/ability"
 	"github.com/ohmcell/ohm/pkg/names"
 )
 
 // Abilities are what Driver.Capabilities can name. The node's record holds them, so that
-// whoever places tasks knows what a node can honour; Needs says what a task asks for.
+// whoever places tasks knows what a node can honour; the rule is in package ability.
 const (
-	CanNamespaces = "namespaces"    // a task sees its own processes only
-	CanMemory     = "cgroup-memory" // Resources.MemoryBytes is a hard limit, and a kill for it is told apart
-	CanCPU        = "cgroup-cpu"    // Resources.CpuMilli is a weight
-	CanCPUMax     = "cgroup-cpu-max"
-	CanPids       = "cgroup-pids"
-	CanKill       = "cgroup-kill" // nothing of a task escapes its end
-	CanHostRoot   = "host-root"   // tasks without an image
-	CanImage      = "image"       // oci: and tar:
-	CanRegistry   = "image-registry"
-	CanUser       = "user"
-	CanMount      = "mounts"
-	CanReadOnly   = "read-only-root"
-	CanCaps       = "capabilities"
-	CanConfine    = "confined" // no new privileges, and a seccomp profile
-	CanContainers = "containers"
-	CanExec       = "exec"
-	CanTerminal   = "exec-terminal"
-	CanStats      = "stats"
-	CanDevices    = "devices" // device files in a box with an image
+	CanNamespaces = ability.Namespaces
+	CanMemory     = ability.Memory
+	CanCPU        = ability.CPU
+	CanCPUMax     = ability.CPUMax
+	CanPids       = ability.Pids
+	CanKill       = ability.Kill
+	CanHostRoot   = ability.HostRoot
+	CanImage      = ability.Image
+	CanRegistry   = ability.Registry
+	CanUser       = ability.User
+	CanMount      = ability.Mount
+	CanReadOnly   = ability.ReadOnly
+	CanCaps       = ability.Caps
+	CanConfine    = ability.Confine
+	CanContainers = ability.Containers
+	CanExec       = ability.Exec
+	CanTerminal   = ability.Terminal
+	CanStats      = ability.Stats
+	CanDevices    = ability.Devices
 )
 
-// Needs are the abilities that the task's fields ask for, sorted, each once. Limits that
-// a machine without cgroups has always gone without (Resources) are not among them.
-func Needs(t Task) []string {
-	var needs []string
-	need := func(yes bool, ability string) {
-		if yes && !slices.Contains(needs, ability) {
-			needs = append(needs, ability)
-		}
-	}
-	need(t.CPUMax > 0, CanCPUMax)
-	need(t.Pids > 0, CanPids)
-	need(len(t.Containers) > 0, CanContainers)
+// Needs are the abilities that the task's fields ask for.
+func Needs(t Task) ability.Set {
+	asks := ability.Task{CPUMax: t.CPUMax > 0, Pids: t.Pids > 0, Several: len(t.Containers) > 0, Devices: len(t.DeviceNodes)+len(t.DeviceFiles) > 0}
 	for _, c := range t.All() {
-		kind, _ := ImageKind(c.Image)
-		need(kind == NoImage, CanHostRoot)
-		need(kind == RegistryImage, CanRegistry)
-		need(kind == LayoutImage || kind == TarImage, CanImage)
-		need(kind != NoImage && len(t.DeviceNodes)+len(t.DeviceFiles) > 0, CanDevices)
-		need(c.User != "", CanUser)
-		need(len(c.Mounts) > 0, CanMount)
-		need(c.ReadOnlyRoot, CanReadOnly)
-		need(len(c.AddCaps)+len(c.DropCaps) > 0, CanCaps)
-		need(c.Confined, CanConfine)
+		asks.Boxes = append(asks.Boxes, ability.Box{
+			Image: c.Image, User: c.User != "", Mounts: len(c.Mounts) > 0, ReadOnly: c.ReadOnlyRoot,
+			Caps: len(c.AddCaps)+len(c.DropCaps) > 0, Confined: c.Confined,
+		})
 	}
-	slices.Sort(needs)
-	return needs
+	return asks.Needs()
 }
 
 // ErrCannot says that a driver cannot honour what a task asks for; the node's record would
@@ -72,14 +57,8 @@ func Check(t Task, can []string) error {
 	if err := t.valid(); err != nil {
 		return err
 	}
-	var lacks []string
-	for _, need := range Needs(t) {
-		if !slices.Contains(can, need) {
-			lacks = append(lacks, need)
-		}
-	}
-	if len(lacks) > 0 {
-		return fmt.Errorf("task %s asks for what %w: %s", t.ID, ErrCannot, strings.Join(lacks, ", "))
+	if lacks := Needs(t).Without(ability.Of(can)); lacks != 0 {
+		return fmt.Errorf("task %s asks for what %w: %s", t.ID, ErrCannot, lacks)
 	}
 	return nil
 }
@@ -99,8 +78,8 @@ func (t Task) valid() error {
 	if len(t.Containers) > 0 && (len(t.Command) > 0 || len(t.Env) > 0) {
 		return fmt.Errorf("task %s has containers and a command of its own", t.ID)
 	}
-	mains, seen := 0, map[string]bool{}
-	for _, c := range t.All() {
+	mains, seen, all := 0, map[string]bool{}, t.All()
+	for _, c := range all {
 		if c.Role == Main {
 			mains++
 		}
@@ -114,6 +93,9 @@ func (t Task) valid() error {
 	}
 	if mains != 1 {
 		return fmt.Errorf("task %s has %d main containers instead of one", t.ID, mains)
+	}
+	if all[len(all)-1].Role != Main {
+		return fmt.Errorf("task %s has containers after its main one, which would never start", t.ID)
 	}
 	return nil
 }
@@ -146,26 +128,15 @@ func (c Container) valid() error {
 }
 
 // Kind of an image, by how its name is written.
-type Kind int
+type Kind = ability.Kind
 
 // The kinds.
 const (
-	NoImage Kind = iota
-	RegistryImage
-	LayoutImage // oci:DIR
-	TarImage    // tar:FILE
+	NoImage       = ability.NoImage
+	RegistryImage = ability.RegistryImage
+	LayoutImage   = ability.LayoutImage
+	TarImage      = ability.TarImage
 )
 
 // ImageKind takes an image's name apart: its kind, and the reference, folder or file.
-func ImageKind(image string) (Kind, string) {
-	if image == "" {
-		return NoImage, ""
-	}
-	if dir, ok := strings.CutPrefix(image, "oci:"); ok {
-		return LayoutImage, dir
-	}
-	if file, ok := strings.CutPrefix(image, "tar:"); ok {
-		return TarImage, file
-	}
-	return RegistryImage, image
-}
+func ImageKind(image string) (Kind, string) { return ability.KindOf(image) }

@@ -31,7 +31,7 @@ func TestCheck(t *testing.T) {
 			w.Box = Box{"oci:a", "1", "/d", []Mount{{Target: "/m"}}, true, nil, []string{"ALL"}, true}
 			w.Pids, w.CPUMax = 1, 1
 		}), "", []string{CanCaps, CanCPUMax, CanPids, CanConfine, CanImage, CanMount, CanReadOnly, CanUser}},
-		"several":          {Task{ID: "one", Containers: []Container{{Name: "a", Role: Init, Command: []string{"x"}}, main, {Name: "b", Role: Sidecar, Box: Box{Image: "i"}}}}, "", []string{CanContainers, CanHostRoot, CanRegistry}},
+		"several":          {Task{ID: "one", Containers: []Container{{Name: "a", Role: Init, Command: []string{"x"}}, {Name: "b", Role: Sidecar, Box: Box{Image: "i"}}, main}}, "", []string{CanContainers, CanHostRoot, CanRegistry}},
 		"no id":            {Task{Command: []string{"true"}}, "file name", nil},
 		"id that climbs":   {one(func(w *Task) { w.ID = "../x" }), "file name", nil},
 		"long id":          {one(func(w *Task) { w.ID = strings.Repeat("x", 241) }), "file name", nil},
@@ -51,6 +51,7 @@ func TestCheck(t *testing.T) {
 		"no main":          {Task{ID: "one", Containers: []Container{{Name: "a", Role: Init, Command: []string{"x"}}}}, "0 main", nil},
 		"two mains":        {Task{ID: "one", Containers: []Container{main, {Name: "b", Command: []string{"x"}}}}, "2 main", nil},
 		"same name":        {Task{ID: "one", Containers: []Container{main, {Name: "main", Role: Init, Command: []string{"x"}}}}, "twice", nil},
+		"after main":       {Task{ID: "one", Containers: []Container{main, {Name: "b", Role: Sidecar, Command: []string{"x"}}}}, "after its main", nil},
 		"bad name":         {Task{ID: "one", Containers: []Container{{Name: "../x", Command: []string{"x"}}}}, "label", nil},
 		"no such role":     {Task{ID: "one", Containers: []Container{main, {Name: "b", Role: 3, Command: []string{"x"}}}}, "role", nil},
 	} {
@@ -65,7 +66,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		slices.Sort(c.need)
-		if needs := Needs(c.task); !slices.Equal(needs, c.need) {
+		if needs := Needs(c.task).Names(); !slices.Equal(needs, c.need) {
 			t.Errorf("%s needs %v, want %v", name, needs, c.need)
 		}
 		for _, lack := range c.need {

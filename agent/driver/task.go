@@ -69,7 +69,7 @@ type Role int
 
 // The roles.
 const (
-	Main    Role = iota // exactly one: its end is the task's
+	Main    Role = iota // exactly one, the last of the list: its end is the task's
 	Init                // runs to its end, with exit code 0, before anything after it in the list starts
 	Sidecar             // starts before what follows it in the list; is ended with the task; its own end ends nothing
 )

@@ -9,6 +9,7 @@
 package celltest
 
 import (
+	"cmp"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -32,6 +33,9 @@ type Node struct {
 	GPUs       int   // with ids gpu-0, gpu-1, …
 	Model      string
 	Attributes map[string]string
+
+	Driver       string   // default: hollow
+	Capabilities []string // those that Ohm had before it knew images, if there are none
 }
 
 // Proto is the agent's record of the node.
@@ -43,7 +47,7 @@ func (n Node) Proto() *ohmv1.Node {
 		return amount
 	}
 	p := &ohmv1.Node{
-		Name: n.Name, BootId: "boot-" + n.Name, Driver: "hollow", Attributes: n.Attributes,
+		Name: n.Name, BootId: "boot-" + n.Name, Driver: cmp.Or(n.Driver, "hollow"), Capabilities: n.Capabilities, Attributes: n.Attributes,
 		Capacity: &ohmv1.Resources{CpuMilli: or(n.CPU, NodeCPU), MemoryBytes: or(n.Memory, NodeMemory), DiskBytes: or(n.Disk, NodeDisk)},
 	}
 	for i := range n.GPUs {

@@ -114,15 +114,26 @@ func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.As
 	if j.Record.GetVersion() != p.Slot.Version || group == nil {
 		return a
 	}
-	a.Command, a.MaxRuntime, a.Env = group.GetCommand(), spec.GetMaxRuntime(), environment(j, group, p, cell)
+	a.MaxRuntime, a.StartDeadline = spec.GetMaxRuntime(), group.GetStartDeadline()
+	a.CpuMaxMilli, a.Pids = group.GetCpuMaxMilli(), group.GetPids()
+	if len(group.GetContainers()) == 0 {
+		a.Command, a.Box, a.Env = group.GetCommand(), group.GetBox(), environment(j, p, cell, group.GetEnv())
+	}
+	for _, c := range group.GetContainers() {
+		a.Containers = append(a.Containers, &ohmv1.Container{
+			Name: c.GetName(), Role: c.GetRole(), Command: c.GetCommand(), Box: c.GetBox(),
+			Env: environment(j, p, cell, group.GetEnv(), c.GetEnv()),
+		})
+	}
 	return a
 }
 
-// environment is complete: the user's variables and Ohm's own, which win.
-func environment(j *cellstate.Job, group *ohmv1.Group, p *cellstate.Placement, cell string) map[string]string {
-	env := maps.Clone(group.GetEnv())
-	if env == nil {
-		env = map[string]string{}
+// environment is complete: the user's variables, later ones over earlier ones, and Ohm's
+// own, which win.
+func environment(j *cellstate.Job, p *cellstate.Placement, cell string, users ...map[string]string) map[string]string {
+	env := map[string]string{}
+	for _, user := range users {
+		maps.Copy(env, user)
 	}
 	var gpus []string
 	for _, g := range p.GetGpus() {

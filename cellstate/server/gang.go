@@ -52,7 +52,7 @@ func tooWide(s *cellstate.Snapshot, spec *ohmv1.JobSpec, limits cellstate.Limits
 // mostTasks is how many tasks of a group an empty node takes at the very most: no bound
 // that a fit rule has is tighter than these.
 func mostTasks(n *cellstate.Node, g *ohmv1.Group) int64 {
-	if _, ok := cellstate.Matches(n, g.GetConstraints()); !ok || n.Facts == nil {
+	if _, ok := cellstate.Matches(n, g.GetConstraints()); !ok || n.Facts == nil || cellstate.Lacks(n, g) != 0 {
 		return 0
 	}
 	most := int64(g.GetCount())

@@ -21,6 +21,7 @@ import (
 	"github.com/ohmcell/ohm/cellstate/memstore"
 	"github.com/ohmcell/ohm/cellstate/mirror"
 	"github.com/ohmcell/ohm/cellstate/server"
+	"github.com/ohmcell/ohm/pkg/ability"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -180,9 +181,9 @@ func (w *world) open(node, session string) *agent {
 		w.t.Fatal(err)
 	}
 	a := &agent{w: w, node: node, stream: stream, cancel: cancel}
-	a.send(&ohmv1.AgentMessage{Message: &ohmv1.AgentMessage_Hello{Hello: &ohmv1.Hello{
-		Node: celltest.Node{Name: node, GPUs: 2}.Proto(), Session: session,
-	}}})
+	facts := celltest.Node{Name: node, GPUs: 2}.Proto()
+	facts.Capabilities = []string{ability.HostRoot, ability.Image, ability.Registry, ability.Containers, ability.User, ability.Mount, ability.CPUMax, ability.Pids}
+	a.send(&ohmv1.AgentMessage{Message: &ohmv1.AgentMessage_Hello{Hello: &ohmv1.Hello{Node: facts, Session: session}}})
 	return a
 }
 

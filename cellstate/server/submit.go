@@ -46,6 +46,9 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 			if fault := tooWide(at, spec, limits); fault != "" && next != nil && !submitted.GetUnchanged() {
 				return w, refuse(errInvalid, "job %s: %s", spec.GetName(), fault)
 			}
+			if next != nil && !submitted.GetUnchanged() {
+				submitted.Notices = nobodyCan(at, spec)
+			}
 			resp.Jobs = append(resp.Jobs, submitted)
 			addJob(&w, at, next, spec)
 		}

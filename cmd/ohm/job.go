@@ -111,11 +111,11 @@ func storedJob(p *printer, j *ohmv1.Job) {
 		for _, c := range g.Constraints {
 			conditions = append(conditions, condition(c))
 		}
-		p.pairs(
-			[2]string{"  count", count}, [2]string{"  command", commandLine(g.Command)}, [2]string{"  env", mapText(g.Env)},
-			[2]string{"  resources", amounts(g.Resources)}, [2]string{"  gpus", gpuRequest(g.Gpus)},
-			[2]string{"  constraints", strings.Join(conditions, "; ")},
-		)
+		p.pairs(append([][2]string{
+			{"  count", count}, {"  command", commandLine(g.Command)}, {"  env", mapText(g.Env)},
+			{"  resources", amounts(g.Resources)}, {"  gpus", gpuRequest(g.Gpus)},
+			{"  constraints", strings.Join(conditions, "; ")},
+		}, shapePairs(g)...)...)
 	}
 }
 

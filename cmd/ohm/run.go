@@ -87,6 +87,11 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 		}
 		return err
 	}
+	for _, j := range done.Jobs {
+		for _, notice := range j.Notices {
+			a.note("job %s waits: %s", j.Job, notice)
+		}
+	}
 	if !opts.wait {
 		return a.showSubmitted(done, jobs)
 	}

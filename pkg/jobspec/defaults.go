@@ -40,7 +40,7 @@ func DefaultPrecedence(kind string) int32 {
 }
 
 // Defaults fills in what a job leaves out: the namespace, the scheduler named like the
-// kind, the precedence by kind, how to stop, and for ml a gang of all tasks.
+// kind, the precedence by kind, how to stop, the role of a container, and for ml a gang of all tasks.
 func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
@@ -59,6 +59,13 @@ func Defaults(spec *ohmv1.JobSpec) {
 	}
 	if spec.Stop.Grace == nil {
 		spec.Stop.Grace = durationpb.New(30 * time.Second)
+	}
+	for _, g := range spec.Groups {
+		for _, c := range g.GetContainers() {
+			if c.Role == "" {
+				c.Role = RoleMain
+			}
+		}
 	}
 	if spec.Kind != "ml" {
 		return

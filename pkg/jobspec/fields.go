@@ -98,12 +98,12 @@ func stopFields() []field[ohmv1.StopPolicy] {
 
 func groupFields() []field[ohmv1.Group] {
 	type group = ohmv1.Group
-	return []field[group]{
+	return slices.Concat([]field[group]{
 		{name: "name", form: "name", preset: "required", meaning: "The group's name, unique in its job.",
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Name, _ = r.text(at, v) }},
 		{name: "count", form: "number", preset: "1", meaning: "How many tasks; 0 and more.", kinds: "service, batch, ml", aka: []string{"replicas", "instances", "size"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Count = r.whole(at, v) }},
-		{name: "command", form: "list of text", preset: "required", meaning: "The program and its arguments. No shell reads it.", aka: []string{"cmd", "args", "exec", "run"},
+		{name: "command", form: "list of text", preset: "the image's; required without one", meaning: "The program and its arguments. No shell reads it, and no entrypoint of an image comes before it.", aka: []string{"cmd", "args", "exec", "run"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Command = r.texts(at, v) }},
 		{name: "env", form: "map of text", preset: "none", meaning: "Environment variables. Numbers and booleans become text as they are written.", aka: []string{"environment"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Env = r.textMap(at, v) }},
@@ -126,9 +126,9 @@ func groupFields() []field[ohmv1.Group] {
 					g.Constraints = append(g.Constraints, c)
 				}
 			}},
-		later[group]("spread"), later[group]("image"), later[group]("containers"), later[group]("ports"),
-		later[group]("mounts"), later[group]("health"), later[group]("restart"), later[group]("affinity"),
-	}
+	}, groupBoxFields(), []field[group]{
+		later[group]("spread"), later[group]("ports"), later[group]("health"), later[group]("restart"), later[group]("affinity"),
+	})
 }
 
 func gpuFields() []field[ohmv1.GPURequest] {

@@ -89,6 +89,9 @@ func (r *reader) settle(spec *ohmv1.JobSpec) {
 		}
 		r.missing(at, "name", "name is missing; every group has one, e.g. name: main")
 		r.missing(at, "memory", "memory is missing; say how much each task needs, e.g. memory: 64Mi")
+		for k := range g.Containers {
+			r.missing(at.key("containers").item(k), "name", "name is missing; every container has one, e.g. name: main")
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ type place struct{ path, name string }
 func (p place) key(name string) place {
 	label := name
 	// Inside a named map a bare "count" or "signal" would not say which.
-	if p.name == "gang" || p.name == "stop" || p.name == "gpus" {
+	if p.name == "gang" || p.name == "stop" || p.name == "gpus" || p.name == "capabilities" {
 		label = p.name + "." + name
 	}
 	if p.path == "" {
@@ -28,7 +28,7 @@ func (p place) key(name string) place {
 }
 
 func (p place) item(i int) place {
-	names := map[string]string{"groups": "a group", "constraints": "a constraint"}
+	names := map[string]string{"groups": "a group", "constraints": "a constraint", "containers": "a container", "mounts": "a mount"}
 	name, ok := names[p.name]
 	if !ok {
 		name = p.name

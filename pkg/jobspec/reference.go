@@ -38,6 +38,9 @@ func sections() []section {
 		sectionOf("a group", "Each of `groups`", "", groupFields()),
 		sectionOf("gpus", "`gpus` of a group", "", gpuFields()),
 		sectionOf("a constraint", "Each of `constraints`: a key and exactly one of the others", "", constraintFields()),
+		sectionOf("a container", "Each of `containers`", "", containerFields()),
+		sectionOf("a mount", "Each of `mounts`: a target, and `source` or `tmpfs`", "", mountFields()),
+		sectionOf("capabilities", "`capabilities`", "", capabilityFields()),
 	}
 }
 

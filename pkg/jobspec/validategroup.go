@@ -34,7 +34,8 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 		case kindKnown && spec.Kind == "system" && g.Count > 0:
 			ps.add(at+".count", "%s", onlyFor("count", "service, batch, ml", spec.Kind))
 		}
-		checkCommand(ps, at, g)
+		checkCommand(ps, at, g.Command, g.Env, len(g.Containers) > 0 || g.GetBox().GetImage() != "")
+		checkTasksShape(ps, at, g)
 		checkResources(ps, at, g.Resources)
 		checkGPUs(ps, at+".gpus", g.Gpus)
 		for j, c := range g.Constraints {
@@ -46,19 +47,21 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 	}
 }
 
-func checkCommand(ps *problems, at string, g *ohmv1.Group) {
-	if len(g.Command) == 0 {
-		ps.add(at+".command", `command is missing; say what each task runs, e.g. command: [sh, -c, "echo hello"]`)
-	} else if g.Command[0] == "" {
+// checkCommand judges a program and its environment; without one is whether it may name none.
+func checkCommand(ps *problems, at string, command []string, env map[string]string, without bool) {
+	switch {
+	case len(command) > 0 && command[0] == "":
 		ps.add(at+".command", "command begins with an empty word; the first one names the program")
+	case len(command) == 0 && !without:
+		ps.add(at+".command", `command is missing; say what each task runs, e.g. command: [sh, -c, "echo hello"]`)
 	}
-	for i, word := range g.Command {
+	for i, word := range command {
 		if !passable(word) {
 			ps.add(fmt.Sprintf("%s.command[%d]", at, i), "command has a zero byte or text that is not UTF-8 in it")
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
-		value := g.Env[name]
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value := env[name]
 		field := at + ".env." + name
 		switch {
 		case name == "" || isDigit(name[0]) || !only(name, func(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' }):

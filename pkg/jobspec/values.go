@@ -140,6 +140,30 @@ func (r *reader) precedence(at place, node ast.Node) int32 {
 	return 0
 }
 
+func (r *reader) milli(at place, node ast.Node) int64 {
+	n, _ := quantity(r, at, node, resource.ParseCPU)
+	return n
+}
+
+// truth reads true or false.
+func (r *reader) truth(at place, node ast.Node) bool {
+	s, ok := r.text(at, node)
+	if b, is := node.(*ast.BoolNode); is {
+		return b.Value
+	}
+	if ok {
+		meant := ""
+		switch strings.ToLower(s) {
+		case "yes", "on", "1", "true":
+			meant = "; did you mean true?"
+		case "no", "off", "0", "false":
+			meant = "; did you mean false?"
+		}
+		r.fault(at, "%s %s is not true or false%s", at.name, quote(s), meant)
+	}
+	return false
+}
+
 func (r *reader) cpu(at place, node ast.Node) int64 {
 	n, ok := quantity(r, at, node, resource.ParseCPU)
 	if ok && n == 0 {

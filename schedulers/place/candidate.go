@@ -2,6 +2,7 @@ package place
 
 import (
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/ability"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -11,6 +12,8 @@ type Candidate struct {
 	Node                          *cellstate.Node
 	FreeCPU, FreeMemory, FreeDisk int64 // milli, bytes, bytes
 	GPUs                          []GPU // in the order of the node's facts
+	Can                           ability.Set
+	canOf                         *ohmv1.Node // the facts that Can was read from
 	Holds                         []Hold
 	live, claims                  int // placements, and claims of this round
 	sick                          int // GPUs that are not healthy
@@ -38,9 +41,12 @@ type Hold struct {
 
 // fill makes c the candidate of a row, reusing c's memory.
 func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
-	capacity, used := n.Facts.GetCapacity(), n.Used()
+	capacity, used, can := n.Facts.GetCapacity(), n.Used(), c.Can
+	if c.canOf != n.Facts {
+		can = ability.Of(n.Facts.GetCapabilities())
+	}
 	*c = Candidate{
-		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0], live: n.Count(),
+		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0], Can: can, canOf: n.Facts, live: n.Count(),
 		FreeCPU:    capacity.GetCpuMilli() - used.CPUMilli,
 		FreeMemory: capacity.GetMemoryBytes() - used.MemoryBytes,
 		FreeDisk:   capacity.GetDiskBytes() - used.DiskBytes,

@@ -13,7 +13,7 @@ const (
 // Filters are all conditions of the product, in the order in which a node is asked: the
 // reason that a user can do least about comes first.
 func Filters() []Filter {
-	return []Filter{Ready{}, Eligible{}, Hollow{}, Constraints{}, Resources{}, Devices{}, Holds{}}
+	return []Filter{Ready{}, Eligible{}, Hollow{}, Constraints{}, Abilities{}, Resources{}, Devices{}, Holds{}}
 }
 
 // Ready wants a node with facts and a live session.
@@ -48,6 +48,17 @@ func (Constraints) Name() string { return string(cellstate.ReasonConstraint) }
 func (Constraints) Check(r *Request, c *Candidate) (string, bool) {
 	failed, ok := cellstate.Matches(c.Node, r.Constraints)
 	return failed.GetKey(), ok
+}
+
+// Abilities wants a node that can do what the group's tasks need of it.
+type Abilities struct{}
+
+func (Abilities) Name() string { return string(cellstate.ReasonCannot) }
+func (Abilities) Check(r *Request, c *Candidate) (string, bool) {
+	if lacks := r.Needs.Without(c.Can); lacks != 0 {
+		return lacks.String(), false
+	}
+	return "", true
 }
 
 // Resources wants room in each additive dimension of which the task asks something.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/ability"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -21,6 +22,7 @@ type Request struct {
 	Models []string // any of these; empty: any model
 
 	Constraints []*ohmv1.Constraint
+	Needs       ability.Set // of the node
 	Precedence  int
 
 	class string
@@ -32,7 +34,7 @@ func NewRequest(job *cellstate.Job, g *ohmv1.Group) *Request {
 	r := &Request{
 		CPUMilli: res.GetCpuMilli(), MemoryBytes: res.GetMemoryBytes(), DiskBytes: res.GetDiskBytes(),
 		GPUs: int(gpus.GetCount()), Share: wholeGPU, Models: gpus.GetModels(),
-		Constraints: g.GetConstraints(), Precedence: int(job.Record.GetSpec().GetPrecedence()),
+		Constraints: g.GetConstraints(), Needs: ability.OfGroup(g), Precedence: int(job.Record.GetSpec().GetPrecedence()),
 	}
 	if gpus.GetShareMilli() > 0 {
 		r.Share = gpus.GetShareMilli()
@@ -44,7 +46,7 @@ func NewRequest(job *cellstate.Job, g *ohmv1.Group) *Request {
 // describe writes the request down so that equal ones, and only those, have equal text.
 func (r *Request) describe() string {
 	b := make([]byte, 0, 64)
-	for _, n := range []int64{r.CPUMilli, r.MemoryBytes, r.DiskBytes, int64(r.GPUs), int64(r.Share), int64(r.Precedence)} {
+	for _, n := range []int64{r.CPUMilli, r.MemoryBytes, r.DiskBytes, int64(r.GPUs), int64(r.Share), int64(r.Precedence), int64(r.Needs)} {
 		b = strconv.AppendInt(b, n, 36)
 		b = append(b, ' ')
 	}

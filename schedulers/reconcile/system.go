@@ -12,7 +12,8 @@ import (
 const hollow = "hollow"
 
 // Eligible says whether a node may be given a new task of a group, room left aside: its
-// agent has a session, the operator allows it and the constraints hold. A node with the
+// agent has a session, the operator allows it, the constraints hold and it can do what the
+// group's tasks need. A node with the
 // attribute hollow=true takes only groups that have a constraint on it.
 func Eligible(n *cellstate.Node, g *ohmv1.Group) bool {
 	if n.Facts == nil || n.Alive == nil || n.Intent.GetIneligible() || n.Intent.GetDrain() {
@@ -22,7 +23,7 @@ func Eligible(n *cellstate.Node, g *ohmv1.Group) bool {
 		return false
 	}
 	_, ok := cellstate.Matches(n, g.GetConstraints())
-	return ok
+	return ok && cellstate.Lacks(n, g) == 0
 }
 
 func asksFor(g *ohmv1.Group, key string) bool {

@@ -10,19 +10,11 @@ import (
 	"strings"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/ability"
 )
 
-// Names are all capabilities, each at the place of its number (linux/capability.h).
-func Names() []string {
-	names := strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
-		NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT
-		SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP
-		MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE`)
-	for i, name := range names {
-		names[i] = "CAP_" + name
-	}
-	return names
-}
+// Names are all capabilities, each at the place of its number.
+func Names() []string { return ability.LinuxCapabilities() }
 
 // Usual are what a container has if it asks for nothing: those of Docker and containerd.
 func Usual() []string {

@@ -39,7 +39,8 @@
 // waits.
 //
 // Images are taken as they are, once they are here: a reference is not looked up again, so
-// name what may change by its digest. Nothing removes an image from containerd yet.
+// name what may change by its digest. When they take too much, those go that were used longest
+// ago, and none that a container is of.
 package containerd
 
 import (
@@ -57,6 +58,7 @@ type Config struct {
 	Init       string // the program ohm-init; default: beside this program, or in PATH
 	// Credentials for a registry's host; nil, and empty ones: none.
 	Credentials func(host string) (user, secret string, err error)
+	ImageBytes  int64 // what images may take that no task uses; default: 20 GiB
 	Log         *zap.Logger
 }
 

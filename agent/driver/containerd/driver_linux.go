@@ -42,6 +42,8 @@ type Driver struct {
 	starts map[string]context.CancelFunc // under way, by task
 	ooms   map[string]*oomCount          // by task
 	clean  bool                          // what is nobody's was swept
+
+	collected time.Time // when images were last
 }
 
 var _ driver.Driver = (*Driver)(nil)

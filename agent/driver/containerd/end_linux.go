@@ -82,10 +82,7 @@ func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *e
 		e.Cause, e.Signal, e.Code = task.Signalled, s.status-128, 0
 	}
 	if e.Signal == int(unix.SIGKILL) && ooms > d.oomsBefore(t.ID, s.at) && !d.killed(t.ID) {
-		e.Cause, e.Message = task.OOMKilled, "killed for want of memory"
-		if limit := t.Resources.GetMemoryBytes(); limit > 0 {
-			e.Message = fmt.Sprintf("killed for memory at its limit of %d bytes", limit)
-		}
+		e.Cause, e.Message = task.OOMKilled, d.cgroups(t.ID).Starved(t.Resources.GetMemoryBytes())
 	}
 	return e
 }

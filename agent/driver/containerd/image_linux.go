@@ -51,6 +51,9 @@ func (d *Driver) image(ctx context.Context, name string) (client.Image, error) {
 			return nil, fmt.Errorf("a container of containerd needs an image")
 		}
 		if err == nil {
+			err = d.used(ctx, img.Name())
+		}
+		if err == nil {
 			return img, nil
 		}
 		err = fmt.Errorf("image %s: %w", name, err)

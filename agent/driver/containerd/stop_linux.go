@@ -150,5 +150,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := os.Rename(dir, gone); err != nil {
 		return err
 	}
-	return errors.Join(folder.Discard(gone), folder.SyncDir(d.tasks))
+	err = errors.Join(folder.Discard(gone), folder.SyncDir(d.tasks))
+	d.collect(ctx)
+	return err
 }

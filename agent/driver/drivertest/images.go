@@ -1,13 +1,10 @@
 package drivertest
 
 import (
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,77 +118,9 @@ func imageBroken(t *testing.T, b *bench) {
 	b.fails(in(driver.Box{Image: "oci:" + layout}, "true"), task.StartFailed, layout)
 }
 
-// registry serves one image, as some/image:1, on a port of this machine.
-type registry struct {
-	files map[string][]byte
-	deny  bool
-	asked atomic.Int64
-}
-
-func newRegistry(t *testing.T, image Image) *registry {
-	return &registry{files: imageFiles(t, image)}
-}
-
-// at serves until the test's end.
-func (r *registry) at(t *testing.T, listener net.Listener) {
-	server := &http.Server{Handler: r}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = server.Serve(listener) }()
-	t.Cleanup(func() { server.Close(); <-done })
-}
-
-func listen(t *testing.T, address string) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r.asked.Add(1)
-	if r.deny {
-		w.WriteHeader(http.StatusForbidden)
-		return
-	}
-	rest, ok := strings.CutPrefix(req.URL.Path, "/v2/some/image/")
-	kind, name, _ := strings.Cut(rest, "/")
-	switch {
-	case req.URL.Path == "/v2/":
-	case !ok:
-		http.NotFound(w, req)
-	case kind == "manifests" && name == "1":
-		index := r.files["index.json"]
-		w.Header().Set("Content-Type", typeIndex)
-		w.Header().Set("Docker-Content-Digest", blobOf(typeIndex, index).Digest)
-		serve(w, req, index)
-	default:
-		data := r.files["blobs/sha256/"+strings.TrimPrefix(name, "sha256:")]
-		if data == nil {
-			http.NotFound(w, req)
-			return
-		}
-		if kind == "manifests" {
-			w.Header().Set("Content-Type", typeManifest)
-			w.Header().Set("Docker-Content-Digest", name)
-		} else {
-			w.Header().Set("Content-Type", "application/octet-stream")
-		}
-		serve(w, req, data)
-	}
-}
-
-func serve(w http.ResponseWriter, req *http.Request, data []byte) {
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	if req.Method != http.MethodHead {
-		_, _ = w.Write(data) // whoever asked may be gone
-	}
-}
-
 func imageFromRegistry(t *testing.T, b *bench) {
-	l, r := listen(t, "127.0.0.1:0"), newRegistry(t, layered())
-	r.at(t, l)
+	l, r := Listen(t, "127.0.0.1:0"), NewRegistry(t, layered())
+	r.At(t, l)
 	box := driver.Box{Image: l.Addr().String() + "/some/image:1"}
 	var asked int64
 	for i := range 2 {
@@ -211,8 +140,8 @@ func imageFromRegistry(t *testing.T, b *bench) {
 }
 
 func imageNotFound(t *testing.T, b *bench) {
-	l := listen(t, "127.0.0.1:0")
-	newRegistry(t, Image{}).at(t, l)
+	l := Listen(t, "127.0.0.1:0")
+	NewRegistry(t, Image{}).At(t, l)
 	begin := time.Now()
 	for _, name := range []string{"/some/image:2", "/other/image:1"} {
 		image := l.Addr().String() + name
@@ -224,9 +153,9 @@ func imageNotFound(t *testing.T, b *bench) {
 }
 
 func imageDenied(t *testing.T, b *bench) {
-	l, r := listen(t, "127.0.0.1:0"), newRegistry(t, Image{})
-	r.deny = true
-	r.at(t, l)
+	l, r := Listen(t, "127.0.0.1:0"), NewRegistry(t, Image{})
+	r.Deny.Store(true)
+	r.At(t, l)
 	image := l.Addr().String() + "/some/image:1"
 	b.fails(in(driver.Box{Image: image}, "true"), task.ImageDenied, image)
 }
@@ -234,7 +163,7 @@ func imageDenied(t *testing.T, b *bench) {
 // away is the address of a registry that nobody serves yet.
 func away(t *testing.T) string {
 	t.Helper()
-	l := listen(t, "127.0.0.1:0")
+	l := Listen(t, "127.0.0.1:0")
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -253,7 +182,7 @@ func registryComesBack(t *testing.T, b *bench) {
 		t.Fatalf("with the registry away it started: %v", err)
 	case <-time.After(time.Second): // several tries fail
 	}
-	newRegistry(t, Image{}).at(t, listen(t, address))
+	NewRegistry(t, Image{}).At(t, Listen(t, address))
 	b.must(<-started)
 	b.expectExit(b.ended(work.ID), 8)
 }

@@ -89,7 +89,9 @@ func (h *hollow) observe(id string, at time.Time) driver.Observation {
 // plan makes the task of what its environment asks for.
 func plan(t driver.Task, at time.Time) (*hollow, error) {
 	h := &hollow{started: at, end: driver.Observation{State: task.Succeeded, Cause: task.Exited}}
-	if s, ok := t.Env[EnvExit]; ok {
+	all := t.All()
+	env := all[len(all)-1].Env // the main one's
+	if s, ok := env[EnvExit]; ok {
 		code, err := strconv.Atoi(s)
 		if err != nil || code < 0 || code > 255 {
 			return nil, fmt.Errorf("%s=%s is no exit code", EnvExit, s)
@@ -98,7 +100,7 @@ func plan(t driver.Task, at time.Time) (*hollow, error) {
 			h.end.State = task.Failed
 		}
 	}
-	if s, ok := t.Env[EnvSeconds]; ok {
+	if s, ok := env[EnvSeconds]; ok {
 		after, err := seconds(s, t.ID)
 		if err != nil {
 			return nil, err

@@ -46,8 +46,9 @@ type Driver struct {
 	log        *zap.Logger
 
 	mu      sync.Mutex
-	shims   map[int]string // our own children, to be reaped: pid to task id
-	watches []*watch       // that are running
+	shims   map[int]string                // our own children, to be reaped: pid to task id
+	watches []*watch                      // that are running
+	starts  map[string]context.CancelFunc // that wait for an image, by task
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -67,6 +68,7 @@ func New(c Config) (*Driver, error) {
 		executable: c.Executable,
 		log:        c.Log,
 		shims:      map[int]string{},
+		starts:     map[string]context.CancelFunc{},
 	}
 	if d.executable == "" {
 		d.executable = "/proc/self/exe"
@@ -170,6 +172,7 @@ func (d *Driver) Capabilities() []string {
 		driver.CanCaps:       d.namespaces,
 		driver.CanConfine:    d.namespaces,
 		driver.CanImage:      d.namespaces,
+		driver.CanRegistry:   d.namespaces,
 		driver.CanExec:       true,
 		driver.CanTerminal:   true,
 		driver.CanNamespaces: d.namespaces,
@@ -188,8 +191,9 @@ func (d *Driver) Capabilities() []string {
 // folder of a task.
 func (d *Driver) folder(id string) string { return filepath.Join(d.tasks, id) }
 
-// Start does not heed ctx: a start that is given up half way would be worse than a late one.
-func (d *Driver) Start(_ context.Context, t driver.Task) error {
+// Start heeds ctx only while it waits for an image: a start that is given up half way would be
+// worse than a late one.
+func (d *Driver) Start(ctx context.Context, t driver.Task) error {
 	if err := driver.Check(t, d.Capabilities()); err != nil {
 		return err
 	}
@@ -200,31 +204,35 @@ func (d *Driver) Start(_ context.Context, t driver.Task) error {
 	if folder.Exists(filepath.Join(string(d.logs), t.ID)) {
 		return fmt.Errorf("task %s ran here before and was removed", t.ID)
 	}
-	root, imageErr := d.root(t)
-	held, err := d.claim(t, root)
+	held, err := d.claim(t)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("claim task %s: %w", t.ID, err)
 	}
-	if imageErr != nil {
-		err := errors.Join(imageErr, writeExit(dir, imageEnd(imageErr)))
+	return d.begin(ctx, t.ID, held)
+}
+
+// begin has the image of a task ready that is claimed, and launches its shim.
+func (d *Driver) begin(ctx context.Context, id string, held *os.File) error {
+	if err := d.furnish(ctx, id); err != nil {
+		err = errors.Join(err, writeExit(d.folder(id), imageEnd(err)))
 		held.Close()
 		return err
 	}
-	err = d.launch(t.ID, held)
+	err := d.launch(id, held)
 	held.Close()
 	if err == nil {
 		return nil
 	}
 	// The shim has written down how it ended, or is dead: then this does it.
-	_, _, observeErr := d.Observe(context.Background(), t.ID)
+	_, _, observeErr := d.Observe(context.Background(), id)
 	return errors.Join(err, observeErr)
 }
 
 // claim makes the task's folder, locked; fs.ErrExist if somebody was faster.
-func (d *Driver) claim(t driver.Task, root root) (held *os.File, err error) {
+func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 	draft, held, err := d.draft()
 	if err != nil {
 		return nil, err
@@ -238,7 +246,6 @@ func (d *Driver) claim(t driver.Task, root root) (held *os.File, err error) {
 	dir := d.folder(t.ID)
 	sp := spec{
 		ID:         t.ID,
-		Root:       root,
 		Command:    t.Command,
 		Env:        environment(t.Env, filepath.Join(dir, scratchDir)),
 		Scratch:    filepath.Join(dir, scratchDir),
@@ -251,8 +258,8 @@ func (d *Driver) claim(t driver.Task, root root) (held *os.File, err error) {
 			Memory: t.Resources.GetMemoryBytes(), CPUMilli: t.Resources.GetCpuMilli(), CPUMax: t.CPUMax, Pids: cmp.Or(t.Pids, driver.DefaultPids),
 		},
 	}
-	if len(root.Layers) > 0 {
-		sp.Command, sp.Env, sp.Box = root.inside(t)
+	if t.Image != "" {
+		sp.Task = &t
 	}
 	if err = os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
 		return held, err

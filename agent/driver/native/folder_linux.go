@@ -42,6 +42,9 @@ type spec struct {
 	Limits     cgroup.Limits
 	Box        driver.Box
 	Root       root // no layers: the node's own
+	// Task is there until the image of a task that has one is: Root, and what an image may
+	// say in the task's place, are not known before.
+	Task *driver.Task `json:",omitempty"`
 }
 
 // process names one process for good.

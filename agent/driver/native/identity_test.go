@@ -367,7 +367,7 @@ func TestStartCutShort(t *testing.T) {
 	work := driver.Task{ID: "one", Command: []string{"sleep", "1000"}}
 	t.Run("before the shim", func(t *testing.T) {
 		p := newPlace(t, whole)
-		must(p.claim(work, root{}))(t).Close()
+		must(p.claim(work))(t).Close()
 		if err := p.Start(t.Context(), work); err != nil {
 			t.Error(err)
 		}
@@ -375,7 +375,7 @@ func TestStartCutShort(t *testing.T) {
 	})
 	t.Run("before the command", func(t *testing.T) {
 		p := newPlace(t, whole)
-		must(p.claim(work, root{}))(t).Close()
+		must(p.claim(work))(t).Close()
 		if err := folder.Write(filepath.Join(p.folder("one"), stateFile), state{Boot: p.boot, Shim: process{1, 1}}); err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +383,7 @@ func TestStartCutShort(t *testing.T) {
 	})
 	t.Run("while it is claimed", func(t *testing.T) {
 		p := newPlace(t, whole)
-		held := must(p.claim(work, root{}))(t)
+		held := must(p.claim(work))(t)
 		defer held.Close()
 		o, ok, err := must(p.v.driver(p.dir))(t).Observe(t.Context(), "one")
 		if o.State != task.Starting || !ok || err != nil {

@@ -36,8 +36,9 @@
 // An image (image) is unpacked once, layer by layer, and put under a task by overlayfs, in a
 // mount namespace of the task's own, in which it is the root; the node sees no mount of it.
 // Such a task has a /dev and /proc of its own, Docker's usual capabilities, no new privileges
-// and Docker's seccomp profile. Images come from OCI layouts and tars; registries are for
-// drivers that have somebody to speak to them.
+// and Docker's seccomp profile. Images come from OCI layouts, tars and registries; what a
+// registry's reference named once is not asked for again while its layers are here. A start
+// that waits for an image has its folder already, and is given up by Kill.
 //
 // Tasks share the node's network, and without an image its file system: the target of a mount must be there, and
 // HOME, the scratch folder, may be out of reach by its name for a user who may not look into

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,22 +36,71 @@ type root struct {
 	Config image.Config
 }
 
-// root has the task's image ready; of a task without one it is empty.
-func (d *Driver) root(t driver.Task) (root, error) {
-	kind, of := driver.ImageKind(t.Image)
-	if kind == driver.NoImage {
-		return root{}, nil
+// furnish has the image ready of a task that has one, and completes its spec. The task's
+// lock is held. Kill ends it.
+func (d *Driver) furnish(ctx context.Context, id string) error {
+	path := filepath.Join(d.folder(id), specFile)
+	sp, err := folder.Read[spec](path)
+	if err != nil || sp.Task == nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	t := *sp.Task
+	by := t.StartBy
+	if by.IsZero() {
+		by = time.Now().Add(startTimeout)
+	}
+	ctx, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	if !t.StartBy.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, t.StartBy)
-		defer cancel()
+	d.mu.Lock()
+	d.starts[id] = cancel
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		delete(d.starts, id)
+		d.mu.Unlock()
+	}()
+	killed := func() bool { return folder.Exists(filepath.Join(d.folder(id), killedFile)) }
+	var img image.Image
+	if !killed() {
+		img, err = d.image(ctx, t.Image)
+		defer img.Release()
 	}
-	img, err := d.images.Load(ctx, kind, of)
+	if killed() {
+		return errors.New("killed while it started")
+	}
 	if err != nil {
-		return root{}, fmt.Errorf("image %s: %w", t.Image, err)
+		return fmt.Errorf("image %s: %w", t.Image, err)
 	}
+	if sp.Root, err = rootOf(img, t); err != nil {
+		return err
+	}
+	sp.Command, sp.Env, sp.Box = sp.Root.inside(t)
+	sp.Task = nil
+	return folder.Write(path, sp)
+}
+
+// The first and the longest pause between two tries to get an image.
+const (
+	firstTry = 250 * time.Millisecond
+	lastTry  = 10 * time.Second
+)
+
+// image is the image, as soon as its registry gives it.
+func (d *Driver) image(ctx context.Context, name string) (image.Image, error) {
+	kind, of := driver.ImageKind(name)
+	for pause := firstTry; ; pause = min(2*pause, lastTry) {
+		img, err := d.images.Load(ctx, kind, of)
+		if !errors.Is(err, image.ErrAway) {
+			return img, err
+		}
+		if waitErr := driver.Pause(ctx, pause); waitErr != nil {
+			return img, fmt.Errorf("not here in time: %w: %w", waitErr, err)
+		}
+	}
+}
+
+// rootOf is the root file system of a task with an image.
+func rootOf(img image.Image, t driver.Task) (root, error) {
 	r := root{Config: img.Config}
 	for _, layer := range img.Layers {
 		r.Store = filepath.Dir(layer)
@@ -89,12 +139,12 @@ func imageEnd(err error) exit {
 	e := exit{Cause: task.StartFailed, Message: err.Error(), Ended: now()}
 	switch {
 	case errors.Is(err, image.ErrBroken):
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Cause = task.StartDeadline
 	case errors.Is(err, fs.ErrNotExist):
 		e.Cause = task.ImageNotFound
 	case errors.Is(err, fs.ErrPermission):
 		e.Cause = task.ImageDenied
-	case errors.Is(err, context.DeadlineExceeded):
-		e.Cause = task.StartDeadline
 	}
 	return e
 }

@@ -104,6 +104,9 @@ func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
 	if t.spec, err = folder.Read[spec](filepath.Join(t.dir, specFile)); err != nil {
 		return nil, nil, err
 	}
+	if t.spec.Task != nil {
+		return nil, nil, errors.New("it was to start before its image was there")
+	}
 	if t.state.Boot, err = bootID(); err != nil {
 		return nil, nil, err
 	}
@@ -230,10 +233,7 @@ func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit 
 		e.Cause, e.Message = task.UnknownExit, fmt.Sprintf("the task's init failed with %d", init.ExitStatus())
 	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !folder.Exists(filepath.Join(t.dir, killedFile)):
 		e.Cause, e.Signal = task.OOMKilled, int(syscall.SIGKILL)
-		e.Message = "killed for want of memory"
-		if t.spec.Limits.Memory > 0 {
-			e.Message = fmt.Sprintf("killed for memory at its limit of %d bytes", t.spec.Limits.Memory)
-		}
+		e.Message = t.spec.Cgroups.Starved(t.spec.Limits.Memory)
 	case status.Signaled():
 		e.Cause, e.Signal = task.Signalled, int(status.Signal())
 	default:

@@ -92,6 +92,11 @@ func (d *Driver) Kill(ctx context.Context, id string) error {
 	if err := mark(dir); err != nil {
 		return unlessGone(err)
 	}
+	d.mu.Lock()
+	if giveUp := d.starts[id]; giveUp != nil {
+		giveUp()
+	}
+	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, killLimit)
 	defer cancel()
 	wait := 5 * time.Millisecond

@@ -139,6 +139,7 @@ type Submitted struct {
 	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	Unchanged     bool                   `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // the same request or the same content was there already
+	Notices       []string               `protobuf:"bytes,5,rep,name=notices,proto3" json:"notices,omitempty"`      // for people: why it may wait for long
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -199,6 +200,13 @@ func (x *Submitted) GetUnchanged() bool {
 		return x.Unchanged
 	}
 	return false
+}
+
+func (x *Submitted) GetNotices() []string {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
 }
 
 type GetJobRequest struct {
@@ -1094,12 +1102,13 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\"S\n" +
 	"\x0eSubmitResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.SubmittedR\x04jobs\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"s\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\x8d\x01\n" +
 	"\tSubmitted\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x12\x1c\n" +
-	"\tunchanged\x18\x04 \x01(\bR\tunchanged\"?\n" +
+	"\tunchanged\x18\x04 \x01(\bR\tunchanged\x12\x18\n" +
+	"\anotices\x18\x05 \x03(\tR\anotices\"?\n" +
 	"\rGetJobRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\"v\n" +

@@ -1008,6 +1008,12 @@ type Assignment struct {
 	Env        map[string]string      `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // complete: the user's and Ohm's own
 	Stop       *StopPolicy            `protobuf:"bytes,5,opt,name=stop,proto3" json:"stop,omitempty"`
 	MaxRuntime *durationpb.Duration   `protobuf:"bytes,6,opt,name=max_runtime,json=maxRuntime,proto3" json:"max_runtime,omitempty"`
+	// What follows is as in the group; a container's environment is complete, too.
+	Box           *Box                 `protobuf:"bytes,10,opt,name=box,proto3" json:"box,omitempty"`
+	Containers    []*Container         `protobuf:"bytes,11,rep,name=containers,proto3" json:"containers,omitempty"`
+	CpuMaxMilli   int64                `protobuf:"varint,12,opt,name=cpu_max_milli,json=cpuMaxMilli,proto3" json:"cpu_max_milli,omitempty"`
+	Pids          int64                `protobuf:"varint,13,opt,name=pids,proto3" json:"pids,omitempty"`
+	StartDeadline *durationpb.Duration `protobuf:"bytes,14,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	// stop_cause is empty while the task is wanted; else it is to be stopped, and why:
 	// Stopped | Drained | Preempted | TimedOut.
 	StopCause     string `protobuf:"bytes,7,opt,name=stop_cause,json=stopCause,proto3" json:"stop_cause,omitempty"`
@@ -1083,6 +1089,41 @@ func (x *Assignment) GetStop() *StopPolicy {
 func (x *Assignment) GetMaxRuntime() *durationpb.Duration {
 	if x != nil {
 		return x.MaxRuntime
+	}
+	return nil
+}
+
+func (x *Assignment) GetBox() *Box {
+	if x != nil {
+		return x.Box
+	}
+	return nil
+}
+
+func (x *Assignment) GetContainers() []*Container {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+func (x *Assignment) GetCpuMaxMilli() int64 {
+	if x != nil {
+		return x.CpuMaxMilli
+	}
+	return 0
+}
+
+func (x *Assignment) GetPids() int64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+func (x *Assignment) GetStartDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.StartDeadline
 	}
 	return nil
 }
@@ -1283,7 +1324,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x01 \x01(\x03R\ffromRevision\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x124\n" +
 	"\vassignments\x18\x03 \x03(\v2\x12.ohm.v1.AssignmentR\vassignments\x12\x18\n" +
-	"\aremoved\x18\x04 \x03(\tR\aremoved\"\xd1\x02\n" +
+	"\aremoved\x18\x04 \x03(\tR\aremoved\"\x9d\x04\n" +
 	"\n" +
 	"Assignment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
@@ -1293,6 +1334,14 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x04stop\x18\x05 \x01(\v2\x12.ohm.v1.StopPolicyR\x04stop\x12:\n" +
 	"\vmax_runtime\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"maxRuntime\x12\x1d\n" +
+	"\x03box\x18\n" +
+	" \x01(\v2\v.ohm.v1.BoxR\x03box\x121\n" +
+	"\n" +
+	"containers\x18\v \x03(\v2\x11.ohm.v1.ContainerR\n" +
+	"containers\x12\"\n" +
+	"\rcpu_max_milli\x18\f \x01(\x03R\vcpuMaxMilli\x12\x12\n" +
+	"\x04pids\x18\r \x01(\x03R\x04pids\x12@\n" +
+	"\x0estart_deadline\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\x12\x1d\n" +
 	"\n" +
 	"stop_cause\x18\a \x01(\tR\tstopCause\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
@@ -1355,7 +1404,9 @@ var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 	(*Placement)(nil),             // 27: ohm.v1.Placement
 	(*StopPolicy)(nil),            // 28: ohm.v1.StopPolicy
-	(*LogChunk)(nil),              // 29: ohm.v1.LogChunk
+	(*Box)(nil),                   // 29: ohm.v1.Box
+	(*Container)(nil),             // 30: ohm.v1.Container
+	(*LogChunk)(nil),              // 31: ohm.v1.LogChunk
 }
 var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	3,  // 0: ohm.v1.ListNodesResponse.nodes:type_name -> ohm.v1.NodeView
@@ -1384,21 +1435,24 @@ var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	20, // 23: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
 	28, // 24: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
 	26, // 25: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
-	0,  // 26: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
-	2,  // 27: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
-	5,  // 28: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
-	6,  // 29: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
-	29, // 30: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
-	1,  // 31: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
-	3,  // 32: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
-	3,  // 33: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
-	10, // 34: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
-	16, // 35: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
-	31, // [31:36] is the sub-list for method output_type
-	26, // [26:31] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	29, // 26: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
+	30, // 27: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
+	26, // 28: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
+	0,  // 29: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
+	2,  // 30: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
+	5,  // 31: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
+	6,  // 32: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
+	31, // 33: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
+	1,  // 34: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
+	3,  // 35: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
+	3,  // 36: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
+	10, // 37: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
+	16, // 38: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
+	34, // [34:39] is the sub-list for method output_type
+	29, // [29:34] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_nodes_proto_init() }

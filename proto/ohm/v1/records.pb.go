@@ -610,6 +610,255 @@ func (x *Constraint) GetValues() []string {
 	return nil
 }
 
+// Mount is one place in a box where something else appears: a path of the node, or a
+// tmpfs.
+type Mount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`                            // absolute
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`                            // a path of the node, absolute; empty: a tmpfs
+	TmpfsBytes    int64                  `protobuf:"varint,3,opt,name=tmpfs_bytes,json=tmpfsBytes,proto3" json:"tmpfs_bytes,omitempty"` // of a tmpfs
+	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_ohm_v1_records_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Mount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Mount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Mount) GetTmpfsBytes() int64 {
+	if x != nil {
+		return x.TmpfsBytes
+	}
+	return 0
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+// Box is what one program finds itself in. The empty one is the node's own file system,
+// the agent's own user and a scratch folder of the task's own.
+type Box struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Image            string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"` // a registry's reference, oci:DIR or tar:FILE; empty: the node's own file system
+	User             string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`   // name or number, with ":" and a group; empty: the image's
+	Dir              string                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`     // working folder; empty: the image's, or the scratch folder
+	Mounts           []*Mount               `protobuf:"bytes,4,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	ReadOnlyRoot     bool                   `protobuf:"varint,5,opt,name=read_only_root,json=readOnlyRoot,proto3" json:"read_only_root,omitempty"`
+	AddCapabilities  []string               `protobuf:"bytes,6,rep,name=add_capabilities,json=addCapabilities,proto3" json:"add_capabilities,omitempty"`    // as in CAP_NET_RAW
+	DropCapabilities []string               `protobuf:"bytes,7,rep,name=drop_capabilities,json=dropCapabilities,proto3" json:"drop_capabilities,omitempty"` // also ALL
+	Confined         bool                   `protobuf:"varint,8,opt,name=confined,proto3" json:"confined,omitempty"`                                        // no new privileges, and a seccomp profile; with an image always so
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Box) Reset() {
+	*x = Box{}
+	mi := &file_ohm_v1_records_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Box) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Box) ProtoMessage() {}
+
+func (x *Box) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Box.ProtoReflect.Descriptor instead.
+func (*Box) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Box) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *Box) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Box) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *Box) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Box) GetReadOnlyRoot() bool {
+	if x != nil {
+		return x.ReadOnlyRoot
+	}
+	return false
+}
+
+func (x *Box) GetAddCapabilities() []string {
+	if x != nil {
+		return x.AddCapabilities
+	}
+	return nil
+}
+
+func (x *Box) GetDropCapabilities() []string {
+	if x != nil {
+		return x.DropCapabilities
+	}
+	return nil
+}
+
+func (x *Box) GetConfined() bool {
+	if x != nil {
+		return x.Confined
+	}
+	return false
+}
+
+// Container is one of several programs that live and die together as a task.
+type Container struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"` // main | init | sidecar
+	Command       []string               `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
+	Env           map[string]string      `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // beside the group's
+	Box           *Box                   `protobuf:"bytes,5,opt,name=box,proto3" json:"box,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Container) Reset() {
+	*x = Container{}
+	mi := &file_ohm_v1_records_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Container) ProtoMessage() {}
+
+func (x *Container) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Container.ProtoReflect.Descriptor instead.
+func (*Container) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Container) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Container) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Container) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *Container) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *Container) GetBox() *Box {
+	if x != nil {
+		return x.Box
+	}
+	return nil
+}
+
 // Group is count identical tasks of a job.
 type Group struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -620,13 +869,18 @@ type Group struct {
 	Resources     *Resources             `protobuf:"bytes,5,opt,name=resources,proto3" json:"resources,omitempty"`
 	Gpus          *GPURequest            `protobuf:"bytes,6,opt,name=gpus,proto3" json:"gpus,omitempty"`
 	Constraints   []*Constraint          `protobuf:"bytes,7,rep,name=constraints,proto3" json:"constraints,omitempty"`
+	Box           *Box                   `protobuf:"bytes,8,opt,name=box,proto3" json:"box,omitempty"`                                           // of command
+	Containers    []*Container           `protobuf:"bytes,9,rep,name=containers,proto3" json:"containers,omitempty"`                             // in place of command and box
+	CpuMaxMilli   int64                  `protobuf:"varint,10,opt,name=cpu_max_milli,json=cpuMaxMilli,proto3" json:"cpu_max_milli,omitempty"`    // thousandths of a core that a task never exceeds; 0: no such limit
+	Pids          int64                  `protobuf:"varint,11,opt,name=pids,proto3" json:"pids,omitempty"`                                       // processes and threads of a task; 0: the node's usual bound
+	StartDeadline *durationpb.Duration   `protobuf:"bytes,12,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"` // for a start that is tried again; absent: two minutes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_ohm_v1_records_proto_msgTypes[6]
+	mi := &file_ohm_v1_records_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +892,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[6]
+	mi := &file_ohm_v1_records_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +905,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{6}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Group) GetName() string {
@@ -703,6 +957,41 @@ func (x *Group) GetConstraints() []*Constraint {
 	return nil
 }
 
+func (x *Group) GetBox() *Box {
+	if x != nil {
+		return x.Box
+	}
+	return nil
+}
+
+func (x *Group) GetContainers() []*Container {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+func (x *Group) GetCpuMaxMilli() int64 {
+	if x != nil {
+		return x.CpuMaxMilli
+	}
+	return 0
+}
+
+func (x *Group) GetPids() int64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+func (x *Group) GetStartDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.StartDeadline
+	}
+	return nil
+}
+
 // Gang: the tasks of all groups start together or not at all.
 type Gang struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -715,7 +1004,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_ohm_v1_records_proto_msgTypes[7]
+	mi := &file_ohm_v1_records_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +1016,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[7]
+	mi := &file_ohm_v1_records_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +1029,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Gang) GetMin() int32 {
@@ -774,7 +1063,7 @@ type StopPolicy struct {
 
 func (x *StopPolicy) Reset() {
 	*x = StopPolicy{}
-	mi := &file_ohm_v1_records_proto_msgTypes[8]
+	mi := &file_ohm_v1_records_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +1075,7 @@ func (x *StopPolicy) String() string {
 func (*StopPolicy) ProtoMessage() {}
 
 func (x *StopPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[8]
+	mi := &file_ohm_v1_records_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +1088,7 @@ func (x *StopPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopPolicy.ProtoReflect.Descriptor instead.
 func (*StopPolicy) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopPolicy) GetSignal() string {
@@ -836,7 +1125,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[9]
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +1137,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[9]
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +1150,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -961,7 +1250,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[10]
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1262,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[10]
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1275,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1064,7 +1353,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1365,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1378,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Outcome) GetState() string {
@@ -1130,7 +1419,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1431,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1444,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -1235,7 +1524,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1536,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1549,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -1310,7 +1599,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1611,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1624,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -1364,7 +1653,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1665,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1678,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -1440,7 +1729,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1741,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1754,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -1615,7 +1904,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1916,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1929,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -1739,7 +2028,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +2040,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +2053,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -1807,7 +2096,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2108,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2121,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Node) GetName() string {
@@ -1919,7 +2208,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2220,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2233,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Intent) GetNode() string {
@@ -1996,7 +2285,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2297,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2310,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Alive) GetNode() string {
@@ -2072,7 +2361,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2373,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2386,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Scheduler) GetName() string {
@@ -2142,7 +2431,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2443,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2456,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -2224,7 +2513,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2525,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2538,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Hold) GetNode() string {
@@ -2335,7 +2624,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2636,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2649,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Party) GetScheduler() string {
@@ -2416,7 +2705,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2717,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2730,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Conflict) GetId() string {
@@ -2562,7 +2851,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2863,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2876,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Reason) GetReason() string {
@@ -2630,7 +2919,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2931,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2944,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -2705,7 +2994,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +3006,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +3019,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -2807,7 +3096,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3108,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3121,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Meta) GetValue() string {
@@ -2863,7 +3152,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +3164,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +3177,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -2933,7 +3222,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3234,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3247,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Quota) GetKind() string {
@@ -3011,7 +3300,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3312,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3325,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Share) GetKind() string {
@@ -3140,7 +3429,31 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"Constraint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
 	"\x02op\x18\x02 \x01(\x0e2\x10.ohm.v1.OperatorR\x02op\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"\xbc\x02\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"u\n" +
+	"\x05Mount\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1f\n" +
+	"\vtmpfs_bytes\x18\x03 \x01(\x03R\n" +
+	"tmpfsBytes\x12\x1b\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\"\x82\x02\n" +
+	"\x03Box\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x10\n" +
+	"\x03dir\x18\x03 \x01(\tR\x03dir\x12%\n" +
+	"\x06mounts\x18\x04 \x03(\v2\r.ohm.v1.MountR\x06mounts\x12$\n" +
+	"\x0eread_only_root\x18\x05 \x01(\bR\freadOnlyRoot\x12)\n" +
+	"\x10add_capabilities\x18\x06 \x03(\tR\x0faddCapabilities\x12+\n" +
+	"\x11drop_capabilities\x18\a \x03(\tR\x10dropCapabilities\x12\x1a\n" +
+	"\bconfined\x18\b \x01(\bR\bconfined\"\xd2\x01\n" +
+	"\tContainer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x18\n" +
+	"\acommand\x18\x03 \x03(\tR\acommand\x12,\n" +
+	"\x03env\x18\x04 \x03(\v2\x1a.ohm.v1.Container.EnvEntryR\x03env\x12\x1d\n" +
+	"\x03box\x18\x05 \x01(\v2\v.ohm.v1.BoxR\x03box\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x04\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -3148,7 +3461,15 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03env\x18\x04 \x03(\v2\x16.ohm.v1.Group.EnvEntryR\x03env\x12/\n" +
 	"\tresources\x18\x05 \x01(\v2\x11.ohm.v1.ResourcesR\tresources\x12&\n" +
 	"\x04gpus\x18\x06 \x01(\v2\x12.ohm.v1.GPURequestR\x04gpus\x124\n" +
-	"\vconstraints\x18\a \x03(\v2\x12.ohm.v1.ConstraintR\vconstraints\x1a6\n" +
+	"\vconstraints\x18\a \x03(\v2\x12.ohm.v1.ConstraintR\vconstraints\x12\x1d\n" +
+	"\x03box\x18\b \x01(\v2\v.ohm.v1.BoxR\x03box\x121\n" +
+	"\n" +
+	"containers\x18\t \x03(\v2\x11.ohm.v1.ContainerR\n" +
+	"containers\x12\"\n" +
+	"\rcpu_max_milli\x18\n" +
+	" \x01(\x03R\vcpuMaxMilli\x12\x12\n" +
+	"\x04pids\x18\v \x01(\x03R\x04pids\x12@\n" +
+	"\x0estart_deadline\x18\f \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"l\n" +
@@ -3434,7 +3755,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -3446,109 +3767,119 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*GPURequest)(nil),            // 7: ohm.v1.GPURequest
 	(*Port)(nil),                  // 8: ohm.v1.Port
 	(*Constraint)(nil),            // 9: ohm.v1.Constraint
-	(*Group)(nil),                 // 10: ohm.v1.Group
-	(*Gang)(nil),                  // 11: ohm.v1.Gang
-	(*StopPolicy)(nil),            // 12: ohm.v1.StopPolicy
-	(*JobSpec)(nil),               // 13: ohm.v1.JobSpec
-	(*Job)(nil),                   // 14: ohm.v1.Job
-	(*Outcome)(nil),               // 15: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 16: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 17: ohm.v1.Slot
-	(*Fence)(nil),                 // 18: ohm.v1.Fence
-	(*Victim)(nil),                // 19: ohm.v1.Victim
-	(*Placement)(nil),             // 20: ohm.v1.Placement
-	(*Status)(nil),                // 21: ohm.v1.Status
-	(*Ended)(nil),                 // 22: ohm.v1.Ended
-	(*Node)(nil),                  // 23: ohm.v1.Node
-	(*Intent)(nil),                // 24: ohm.v1.Intent
-	(*Alive)(nil),                 // 25: ohm.v1.Alive
-	(*Scheduler)(nil),             // 26: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 27: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 28: ohm.v1.Hold
-	(*Party)(nil),                 // 29: ohm.v1.Party
-	(*Conflict)(nil),              // 30: ohm.v1.Conflict
-	(*Reason)(nil),                // 31: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 32: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 33: ohm.v1.Waiting
-	(*Meta)(nil),                  // 34: ohm.v1.Meta
-	(*Amounts)(nil),               // 35: ohm.v1.Amounts
-	(*Quota)(nil),                 // 36: ohm.v1.Quota
-	(*Share)(nil),                 // 37: ohm.v1.Share
-	nil,                           // 38: ohm.v1.Group.EnvEntry
-	nil,                           // 39: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 40: ohm.v1.Node.AttributesEntry
-	nil,                           // 41: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*Mount)(nil),                 // 10: ohm.v1.Mount
+	(*Box)(nil),                   // 11: ohm.v1.Box
+	(*Container)(nil),             // 12: ohm.v1.Container
+	(*Group)(nil),                 // 13: ohm.v1.Group
+	(*Gang)(nil),                  // 14: ohm.v1.Gang
+	(*StopPolicy)(nil),            // 15: ohm.v1.StopPolicy
+	(*JobSpec)(nil),               // 16: ohm.v1.JobSpec
+	(*Job)(nil),                   // 17: ohm.v1.Job
+	(*Outcome)(nil),               // 18: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 19: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 20: ohm.v1.Slot
+	(*Fence)(nil),                 // 21: ohm.v1.Fence
+	(*Victim)(nil),                // 22: ohm.v1.Victim
+	(*Placement)(nil),             // 23: ohm.v1.Placement
+	(*Status)(nil),                // 24: ohm.v1.Status
+	(*Ended)(nil),                 // 25: ohm.v1.Ended
+	(*Node)(nil),                  // 26: ohm.v1.Node
+	(*Intent)(nil),                // 27: ohm.v1.Intent
+	(*Alive)(nil),                 // 28: ohm.v1.Alive
+	(*Scheduler)(nil),             // 29: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 30: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 31: ohm.v1.Hold
+	(*Party)(nil),                 // 32: ohm.v1.Party
+	(*Conflict)(nil),              // 33: ohm.v1.Conflict
+	(*Reason)(nil),                // 34: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 35: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 36: ohm.v1.Waiting
+	(*Meta)(nil),                  // 37: ohm.v1.Meta
+	(*Amounts)(nil),               // 38: ohm.v1.Amounts
+	(*Quota)(nil),                 // 39: ohm.v1.Quota
+	(*Share)(nil),                 // 40: ohm.v1.Share
+	nil,                           // 41: ohm.v1.Container.EnvEntry
+	nil,                           // 42: ohm.v1.Group.EnvEntry
+	nil,                           // 43: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 44: ohm.v1.Node.AttributesEntry
+	nil,                           // 45: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
-	38, // 2: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
-	4,  // 3: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
-	7,  // 4: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
-	9,  // 5: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
-	42, // 6: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	42, // 7: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	39, // 8: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	11, // 9: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	42, // 10: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	12, // 11: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	10, // 12: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	13, // 13: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	15, // 14: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	43, // 15: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	43, // 16: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	16, // 17: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	43, // 18: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	17, // 19: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	17, // 20: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 21: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 22: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 23: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 24: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	19, // 25: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	43, // 26: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	18, // 27: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	17, // 28: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 29: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	43, // 30: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	43, // 31: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	20, // 32: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	21, // 33: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 34: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 35: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	40, // 36: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	18, // 37: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	41, // 38: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	18, // 39: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	43, // 40: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	43, // 41: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	43, // 42: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 43: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 44: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	43, // 45: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	18, // 46: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	17, // 47: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	17, // 48: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	43, // 49: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	17, // 50: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	29, // 51: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	29, // 52: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	31, // 53: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	43, // 54: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	32, // 55: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	43, // 56: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	35, // 57: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	43, // 58: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	35, // 59: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	35, // 60: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	35, // 61: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	10, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
+	41, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	11, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
+	42, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
+	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
+	9,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
+	11, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
+	12, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
+	46, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	46, // 12: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	46, // 13: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	43, // 14: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	14, // 15: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	46, // 16: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	15, // 17: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	13, // 18: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	16, // 19: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	18, // 20: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	47, // 21: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	47, // 22: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	19, // 23: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	47, // 24: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	20, // 25: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	20, // 26: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 27: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 28: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 29: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 30: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	22, // 31: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	47, // 32: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	21, // 33: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	20, // 34: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 35: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	47, // 36: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	47, // 37: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	23, // 38: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	24, // 39: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 40: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 41: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	44, // 42: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	21, // 43: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	45, // 44: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	21, // 45: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	47, // 46: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	47, // 47: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	47, // 48: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 49: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 50: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	47, // 51: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	21, // 52: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	20, // 53: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	20, // 54: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	47, // 55: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	20, // 56: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	32, // 57: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	32, // 58: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	34, // 59: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	47, // 60: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	35, // 61: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	47, // 62: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	38, // 63: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	47, // 64: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	38, // 65: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	38, // 66: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	38, // 67: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -3556,15 +3887,15 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[9].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[31].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[12].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   38,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

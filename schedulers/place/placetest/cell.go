@@ -121,6 +121,10 @@ func (r *reader) node(name string, set settings) {
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		switch k {
 		case "cpu", "memory", "disk", "gpus":
+		case "can":
+			n.Capabilities = strings.Split(set[k], ",")
+		case "driver":
+			n.Driver = set[k]
 		case "dead":
 			alive = false
 		case "drain":
@@ -155,6 +159,8 @@ func (r *reader) group(name string, set settings) *ohmv1.Group {
 		case "in":
 			key, values, _ := strings.Cut(v, ":")
 			g.Constraints = append(g.Constraints, &ohmv1.Constraint{Key: key, Op: ohmv1.Operator_OPERATOR_IN, Values: strings.Split(values, ",")})
+		case "image":
+			g.Box = &ohmv1.Box{Image: v}
 		case "exists":
 			g.Constraints = append(g.Constraints, &ohmv1.Constraint{Key: v, Op: ohmv1.Operator_OPERATOR_EXISTS})
 		}

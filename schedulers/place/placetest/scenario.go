@@ -5,10 +5,11 @@
 // a name and settings:
 //
 //	node n1 cpu=4 memory=8Gi gpus=T4,T4 zone=a      a live node; other keys are attributes
+//	node n3 cpu=4 driver=native can=image,user       what it can do
 //	node n2 cpu=4 dead | ineligible | drain          without a session; with an intent
 //	hold n1 cpu=1 precedence=200                     room held on a node
 //	job web kind=service precedence=200 min=2        the job of the groups that follow
-//	group main count=3 cpu=1 memory=1Gi gpus=1 share=500m models=T4|V100 in=zone:a,b exists=ssd
+//	group main count=3 cpu=1 memory=1Gi gpus=1 share=500m models=T4|V100 in=zone:a,b exists=ssd image=a
 //	live web/main/0 n1 gpus=0:500                    a live placement of that group's size
 //	home 0/2      limit 8 nodes=4      seed 7        of one transaction: claims, nodes; 0: none
 package placetest

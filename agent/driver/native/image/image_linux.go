@@ -1,6 +1,6 @@
 // Package image keeps images as folders, one for each layer, to be put over each other by
-// overlayfs. It reads OCI layouts, from a folder or a tar, and believes nothing in them: every
-// byte is held against the digest that names it before anything is used, and no entry of a
+// overlayfs. It reads OCI layouts, from a folder or a tar, and images of registries, and
+// believes nothing in them: every byte is held against the digest that names it before anything is used, and no entry of a
 // layer can reach out of the layer's folder, whatever links come before it.
 //
 // What is kept is bounded: Sweep removes the layers that were used longest ago.
@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/ohmcell/ohm/agent/driver"
 )
@@ -31,6 +32,8 @@ import (
 type Image struct {
 	Layers []string
 	Config Config
+
+	store *Store // in which they are pinned
 }
 
 // Config is what an image says of its program.
@@ -49,11 +52,14 @@ var ErrBroken = errors.New("it is no image that can be used")
 type Store struct {
 	dir string
 	max int64 // bytes that one layer may take
+
+	mu     sync.Mutex
+	pinned map[string]int // layers, by name, of images that are being loaded or about to be used
 }
 
 // Open makes a store of a folder. No layer may take more than max bytes.
 func Open(dir string, max int64) (*Store, error) {
-	return &Store{dir, max}, os.MkdirAll(dir, 0o755)
+	return &Store{dir: dir, max: max, pinned: map[string]int{}}, os.MkdirAll(dir, 0o755)
 }
 
 // descriptor names a blob.
@@ -76,24 +82,45 @@ type manifest struct {
 
 // source is where an image's files come from.
 type source interface {
-	open(name string) (io.ReadCloser, error)
+	index() ([]byte, error) // or the manifest, where there is but one
+	blob(d descriptor) (io.ReadCloser, error)
 	Close() error
 }
 
-// Load has the image's layers ready. The error of one that is not there is fs.ErrNotExist.
+// Load has the image's layers ready, and pinned until it is released. The error of one that is
+// not there is fs.ErrNotExist, of one that is not given fs.ErrPermission. A registry that has
+// answered once for a reference is not asked again while the layers are here.
 func (s *Store) Load(ctx context.Context, kind driver.Kind, from string) (Image, error) {
-	src, err := sourceOf(kind, from)
+	if kind == driver.RegistryImage {
+		if img, ok := s.recall(from); ok {
+			return img, nil
+		}
+	}
+	img := Image{store: s}
+	err := s.load(ctx, &img, kind, from)
+	if err == nil && kind == driver.RegistryImage {
+		err = s.remember(from, img)
+	}
 	if err != nil {
+		img.Release()
 		return Image{}, err
 	}
-	defer src.Close()
-	data, err := readAll(src, "index.json")
+	return img, nil
+}
+
+func (s *Store) load(ctx context.Context, img *Image, kind driver.Kind, from string) error {
+	src, err := sourceOf(ctx, kind, from)
 	if err != nil {
-		return Image{}, fmt.Errorf("%w: %v", ErrBroken, err)
+		return err
+	}
+	defer src.Close()
+	data, err := src.index()
+	if err != nil {
+		return err
 	}
 	m, err := choose(src, data, 0)
 	if err != nil {
-		return Image{}, err
+		return err
 	}
 	var config struct {
 		Config Config `json:"config"`
@@ -105,20 +132,26 @@ func (s *Store) Load(ctx context.Context, kind driver.Kind, from string) (Image,
 		err = json.Unmarshal(data, &config)
 	}
 	if err != nil {
-		return Image{}, fmt.Errorf("%w: config: %v", ErrBroken, err)
+		return fmt.Errorf("config: %w", broken(err))
 	}
 	if len(config.Rootfs.DiffIDs) != len(m.Layers) {
-		return Image{}, fmt.Errorf("%w: it has %d layers, and its config names %d", ErrBroken, len(m.Layers), len(config.Rootfs.DiffIDs))
+		return fmt.Errorf("%w: it has %d layers, and its config names %d", ErrBroken, len(m.Layers), len(config.Rootfs.DiffIDs))
 	}
-	img := Image{Config: config.Config}
+	img.Config = config.Config
 	for i, layer := range m.Layers {
-		dir, err := s.layer(ctx, src, layer, config.Rootfs.DiffIDs[i])
-		if err != nil {
-			return Image{}, fmt.Errorf("layer %s: %w", layer.Digest, err)
+		if err := s.layer(ctx, img, src, layer, config.Rootfs.DiffIDs[i]); err != nil {
+			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
-		img.Layers = append(img.Layers, dir)
 	}
-	return img, nil
+	return nil
+}
+
+// broken makes an error one of the image, unless it is one of its registry.
+func broken(err error) error {
+	if errors.Is(err, ErrAway) || errors.Is(err, ErrBroken) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", ErrBroken, err)
 }
 
 // choose finds the manifest for this machine in an index, which may hold indexes.
@@ -136,7 +169,7 @@ func choose(src source, data []byte, depth int) (manifest, error) {
 		}
 		data, err := readBlob(src, d)
 		if err != nil {
-			return m, fmt.Errorf("%w: manifest %s: %v", ErrBroken, d.Digest, err)
+			return m, fmt.Errorf("manifest %s: %w", d.Digest, broken(err))
 		}
 		return choose(src, data, depth+1)
 	}
@@ -146,12 +179,7 @@ func choose(src source, data []byte, depth int) (manifest, error) {
 // maxDocument is more than any index, manifest or config has.
 const maxDocument = 4 << 20
 
-func readAll(src source, name string) ([]byte, error) {
-	r, err := src.open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
+func readAll(r io.Reader, name string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err == nil && len(data) > maxDocument {
 		err = fmt.Errorf("%s has more than %d bytes", name, maxDocument)
@@ -161,11 +189,12 @@ func readAll(src source, name string) ([]byte, error) {
 
 // readBlob reads a document and holds it against its digest.
 func readBlob(src source, d descriptor) ([]byte, error) {
-	name, err := blobName(d.Digest)
+	r, err := src.blob(d)
 	if err != nil {
 		return nil, err
 	}
-	data, err := readAll(src, name)
+	defer r.Close()
+	data, err := readAll(r, d.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -189,24 +218,50 @@ func blobName(digest string) (string, error) {
 	return "blobs/sha256/" + strings.TrimPrefix(digest, "sha256:"), nil
 }
 
-func sourceOf(kind driver.Kind, from string) (source, error) {
+func sourceOf(ctx context.Context, kind driver.Kind, from string) (source, error) {
 	switch kind {
 	case driver.LayoutImage:
 		root, err := os.OpenRoot(from)
 		if err != nil {
 			return nil, err
 		}
-		return layout{root}, nil
+		return layout{root, func(name string) (io.ReadCloser, error) { return root.Open(name) }}, nil
 	case driver.TarImage:
-		return openTar(from)
+		a, err := openTar(from)
+		if err != nil {
+			return nil, err
+		}
+		return layout{a, a.open}, nil
 	}
-	return nil, fmt.Errorf("%w: only layouts and tars can be read", ErrBroken)
+	return openRegistry(ctx, from)
 }
 
-// layout is a folder.
-type layout struct{ *os.Root }
+// layout is an OCI layout: files by name, in a folder or a tar.
+type layout struct {
+	io.Closer
+	open func(name string) (io.ReadCloser, error)
+}
 
-func (l layout) open(name string) (io.ReadCloser, error) { return l.Open(name) }
+func (l layout) index() ([]byte, error) {
+	r, err := l.open("index.json")
+	if err != nil {
+		return nil, broken(err)
+	}
+	defer r.Close()
+	data, err := readAll(r, "index.json")
+	if err != nil {
+		return nil, broken(err)
+	}
+	return data, nil
+}
+
+func (l layout) blob(d descriptor) (io.ReadCloser, error) {
+	name, err := blobName(d.Digest)
+	if err != nil {
+		return nil, err
+	}
+	return l.open(name)
+}
 
 // archive is a tar whose entries are found by offset.
 type archive struct {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
@@ -102,6 +103,12 @@ func zipped(data []byte) []byte {
 	return out.Bytes()
 }
 
+func zstandard(data []byte) []byte {
+	w, _ := zstd.NewWriter(nil) // that has no options to be wrong
+	defer w.Close()
+	return w.EncodeAll(data, nil)
+}
+
 func newStore(t *testing.T, max int64) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "store"), max)
@@ -118,19 +125,25 @@ func TestLoad(t *testing.T) {
 		entry{name: "a/same", kind: tar.TypeLink, link: "a/b/file"}, entry{name: "pipe", kind: tar.TypeFifo},
 		entry{name: "disk", kind: tar.TypeBlock}, entry{name: "./", kind: tar.TypeDir}, entry{name: "a/b/file", content: "again"})
 	var dirs []string
-	for _, pack := range []func([]byte) []byte{plain, zipped} {
+	for _, pack := range []func([]byte) []byte{plain, zipped, zstandard} {
+		s := s
+		if len(dirs) == 2 { // or it would not be unpacked
+			s = newStore(t, 1<<30)
+		}
 		img, err := s.Load(t.Context(), driver.LayoutImage, layoutOf(t, pack, layer))
 		if err != nil || len(img.Layers) != 1 || img.Config.User != "me" {
 			t.Fatalf("%+v, %v", img, err)
 		}
 		dirs = append(dirs, img.Layers...)
 	}
-	if dirs[0] != dirs[1] {
+	if dirs[0] != dirs[1] || Name(dirs[0]) != Name(dirs[2]) {
 		t.Errorf("the same content stands in %q", dirs)
 	}
 	for name, want := range map[string]string{"a/b/file": "again", "a/same": "text"} {
-		if data, err := os.ReadFile(filepath.Join(dirs[0], name)); string(data) != want {
-			t.Errorf("%s is %q, %v", name, data, err)
+		for _, dir := range dirs[1:] {
+			if data, err := os.ReadFile(filepath.Join(dir, name)); string(data) != want {
+				t.Errorf("%s is %q, %v", name, data, err)
+			}
 		}
 	}
 	if target, err := os.Readlink(filepath.Join(dirs[0], "a/link")); target != "/a/b/file" {
@@ -266,6 +279,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		names = append(names, Name(img.Layers[0]))
+		img.Release()
 		at := time.Now().Add(time.Duration(i-10) * time.Hour)
 		if err := os.Chtimes(img.Layers[0]+".json", at, at); err != nil {
 			t.Fatal(err)
@@ -285,13 +299,19 @@ func TestSweep(t *testing.T) {
 		t.Fatal(size, err)
 	}
 	inUse := map[string]bool{names[1]: true}
+	// What a start has loaded and not yet written down stays, too.
+	pinned := Image{store: s}
+	s.pin(&pinned, filepath.Join(s.dir, names[0]))
+	if err := s.Sweep(4*size-1, inUse); err != nil || !slices.Equal(kept(), []string{"oldest", "in use", "newest"}) {
+		t.Errorf("beside a start %q are left, %v", kept(), err)
+	}
+	pinned.Release()
 	for _, c := range []struct {
 		limit int64
 		want  []string
 	}{
-		{4 * size, []string{"oldest", "in use", "newer", "newest"}},
-		{4*size - 1, []string{"in use", "newer", "newest"}},
-		{2 * size, []string{"in use", "newest"}},
+		{3 * size, []string{"oldest", "in use", "newest"}},
+		{3*size - 1, []string{"in use", "newest"}},
 		{0, []string{"in use"}},
 	} {
 		if err := s.Sweep(c.limit, inUse); err != nil {

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver/folder"
@@ -26,45 +27,45 @@ import (
 // A layer stands in <digest>/, and how many bytes it takes in <digest>.json, written first.
 const draftPrefix = ".draft-"
 
-// layer is the folder of a layer, which is unpacked unless it is here.
-func (s *Store) layer(ctx context.Context, src source, d descriptor, diffID string) (string, error) {
-	name, err := blobName(d.Digest)
-	if err != nil {
-		return "", fmt.Errorf("%w: %v", ErrBroken, err)
+// layer adds a layer to the image, and unpacks it unless it is here.
+func (s *Store) layer(ctx context.Context, img *Image, src source, d descriptor, diffID string) error {
+	if _, err := blobName(d.Digest); err != nil {
+		return fmt.Errorf("%w: %v", ErrBroken, err)
 	}
 	// By what is in it: the same content is the same layer, however it was packed.
 	if _, err := blobName(diffID); err != nil {
-		return "", fmt.Errorf("%w: %v", ErrBroken, err)
+		return fmt.Errorf("%w: %v", ErrBroken, err)
 	}
 	dir := filepath.Join(s.dir, strings.TrimPrefix(diffID, "sha256:"))
+	s.pin(img, dir)
 	if now := time.Now(); folder.Exists(dir) {
-		return dir, os.Chtimes(dir+".json", now, now)
+		return os.Chtimes(dir+".json", now, now)
 	}
-	r, err := src.open(name)
+	r, err := src.blob(d)
 	if err != nil {
-		return "", fmt.Errorf("%w: %v", ErrBroken, err)
+		return broken(err)
 	}
 	defer r.Close()
 	draft, err := os.MkdirTemp(s.dir, draftPrefix)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.RemoveAll(draft) // it is gone by then, if all went well
 	if err := os.Chmod(draft, 0o755); err != nil {
-		return "", err
+		return err
 	}
 	size, err := s.unpack(ctx, r, draft, d.Digest, diffID)
 	if err != nil {
-		return "", err
+		return err
 	}
 	// By way of a draft of its own: several may be unpacking the same layer.
 	if err := folder.Replace(dir+".json", draft+".json", size); err != nil {
-		return "", err
+		return err
 	}
 	if err := os.Rename(draft, dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrExist) {
-		return "", err
+		return err
 	}
-	return dir, folder.SyncDir(s.dir)
+	return folder.SyncDir(s.dir)
 }
 
 // unpack fills a folder and compares both digests at the end: of what was packed, and of
@@ -80,7 +81,12 @@ func (s *Store) unpack(ctx context.Context, r io.Reader, dir, digest, diffID str
 		}
 		content = z
 	} else if slices.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
-		return 0, fmt.Errorf("%w: it is packed by zstd, which this driver does not read", ErrBroken)
+		z, err := zstd.NewReader(blob, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return 0, fmt.Errorf("%w: %v", ErrBroken, err)
+		}
+		defer z.Close()
+		content = z
 	}
 	counted := &counter{r: io.TeeReader(content, plain), ctx: ctx, left: s.max}
 	root, err := os.OpenRoot(dir)
@@ -99,7 +105,7 @@ func (s *Store) unpack(ctx context.Context, r io.Reader, dir, digest, diffID str
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
-	case errors.Is(err, unix.ENOSPC):
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, ErrAway):
 		return 0, err
 	case err == nil:
 		err = errors.Join(same(digest, packed.Sum(nil)), same(diffID, plain.Sum(nil)))
@@ -109,6 +115,10 @@ func (s *Store) unpack(ctx context.Context, r io.Reader, dir, digest, diffID str
 	}
 	return s.max - counted.left, nil
 }
+
+// maxWindow bounds the memory that a layer packed by zstd takes to unpack: what its own
+// program takes unless it is told otherwise.
+const maxWindow = 128 << 20
 
 // counter reads so many bytes and no more, and ends with its context.
 type counter struct {
@@ -281,7 +291,7 @@ func (s *Store) Sweep(limit int64, inUse map[string]bool) error {
 		if total <= limit {
 			break
 		}
-		if inUse[l.name] || time.Since(l.used) < time.Minute {
+		if inUse[l.name] || s.isPinned(l.name) || time.Since(l.used) < time.Minute {
 			continue
 		}
 		gone := filepath.Join(s.dir, draftPrefix+l.name)
@@ -292,5 +302,11 @@ func (s *Store) Sweep(limit int64, inUse map[string]bool) error {
 		errs = append(errs, os.RemoveAll(gone), os.Remove(filepath.Join(s.dir, l.name+".json")))
 		total -= l.size
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.forget())...)
+}
+
+func (s *Store) isPinned(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pinned[name] > 0
 }

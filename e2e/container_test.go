@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ohmcell/ohm/agent/driver/drivertest"
+)
+
+// startBoxes starts a cell whose node runs tasks in containers.
+func startBoxes(t *testing.T, args ...string) *dev {
+	t.Helper()
+	ctd := startContainerd(t)
+	dir := shortDir(t)
+	t.Cleanup(func() { // cgroups are removed from the bottom up; a parent that holds another one stays
+		root, _ := filepath.EvalSymlinks(filepath.Join(dir, "agent", "containerd"))
+		sum := sha256.Sum256([]byte(root))
+		for _, at := range []string{"/sys/fs/cgroup/ohm-", "/sys/fs/cgroup/*/ohm-"} {
+			left, _ := filepath.Glob(at + hex.EncodeToString(sum[:16]))
+			for _, group := range left {
+				_ = os.Remove(group)
+			}
+		}
+	})
+	d := startDev(t, dir, append([]string{"--driver", "containerd", "--containerd-address", ctd.socket()}, args...)...)
+	t.Cleanup(func() { // before containerd's end
+		if d.running() {
+			d.ohm("stop", "--all")
+			within(t, patience, "containerd holds nothing of any task", func() bool { return len(mountsBelow(ctd.dir)) == 0 })
+		}
+	})
+	return d
+}
+
+// attemptView is what `ohm task list -o json` says of an attempt.
+type attemptView struct {
+	Task, State, Cause, Message string
+	Attempt                     int
+}
+
+// only is the newest attempt of a job's one task.
+func (c client) only(job string) attemptView {
+	c.t.Helper()
+	all := read[[]attemptView](c, "task", "list", job)
+	if len(all) != 1 {
+		c.t.Fatalf("job %s has tasks %v", job, all)
+	}
+	return all[0]
+}
+
+// TestExampleInAContainer runs the example in a real image, and one that eats memory.
+func TestExampleInAContainer(t *testing.T) {
+	t.Parallel()
+	d := startBoxes(t)
+	image := filepath.Join(t.TempDir(), "busybox.tar")
+	if out, err := exec.Command("../hack/busybox-image.sh", image).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const example = "../examples/jobs/container.yaml"
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const there = "/tmp/busybox.tar"
+	if strings.Count(string(text), "tar:"+there) != 1 {
+		t.Fatalf("%s does not name %s", example, there)
+	}
+	d.ohm("run", d.job(strings.ReplaceAll(string(text), there, image)), "--wait", "--timeout", patience.String())
+	if said := d.ohm("logs", "container"); !strings.Contains(said, "hello from nobody in an image with ") || !strings.Contains(said, "1048576") {
+		t.Errorf("it said %q", said)
+	}
+
+	eater := fmt.Sprintf(`
+job: eater
+kind: batch
+groups:
+  - name: main
+    image: tar:%s
+    command: [sh, -c, "x=x; while :; do x=$x$x; done"]
+    cpu: 100m
+    memory: 64Mi
+`, image)
+	if a := d.try("run", d.job(eater), "--wait", "--timeout", patience.String()); a.code != 1 {
+		t.Errorf("exit code %d: %s", a.code, a.stderr)
+	}
+	if v := d.only("eater"); v.Cause != "OOMKilled" || v.State != "Failed" || !strings.Contains(v.Message, "64Mi") || !strings.Contains(v.Message, "peak") {
+		t.Errorf("the eater is %+v", v)
+	}
+
+	several := fmt.Sprintf(`
+job: several
+kind: batch
+groups:
+  - name: main
+    cpu: 100m
+    memory: 64Mi
+    env: {WORD: shared}
+    containers:
+      - {name: fetch, role: init, image: "tar:%[1]s", command: [sh, -c, "echo $WORD $OHM_TASK >$HOME/fetched"]}
+      - {name: beside, role: sidecar, image: "tar:%[1]s", command: [sh, -c, "until [ -e $HOME/fetched ]; do sleep 0.1; done; cp $HOME/fetched $HOME/served; sleep 1000"]}
+      - {name: app, image: "tar:%[1]s", env: {WORD: own}, command: [sh, -c, "until [ -e $HOME/served ]; do sleep 0.1; done; echo $WORD, $(cat $HOME/served)"]}
+`, image)
+	d.ohm("run", d.job(several), "--wait", "--timeout", patience.String())
+	if said := d.ohm("logs", "several"); said != "own, shared several/main/0\n" {
+		t.Errorf("several containers said %q", said)
+	}
+}
+
+// gpuJob is a job file: one task with the node's only GPU, in an image.
+func gpuJob(name, image string) string {
+	return fmt.Sprintf(`
+job: %s
+kind: batch
+groups:
+  - name: main
+    image: %s
+    command: [echo, ran]
+    cpu: 100m
+    memory: 32Mi
+    gpus: {count: 1}
+    startDeadline: 10m
+`, name, image)
+}
+
+// TestCase113: an image that is missing or denied fails at once under its own cause and gives
+// back what its task held, so that the next job starts; a registry that is down is waited
+// for, by nobody's doing; and a job that waits so can be stopped.
+func TestCase113(t *testing.T) {
+	t.Parallel()
+	d := startBoxes(t, "--gpus", "0=T4")
+	here, denied := drivertest.NewRegistry(t, drivertest.Image{}), drivertest.NewRegistry(t, drivertest.Image{})
+	denied.Deny.Store(true)
+	listener, other := drivertest.Listen(t, "127.0.0.1:0"), drivertest.Listen(t, "127.0.0.1:0")
+	here.At(t, listener)
+	denied.At(t, other)
+
+	began := time.Now()
+	for job, c := range map[string]struct{ image, cause string }{
+		"typo":   {listener.Addr().String() + "/some/image:tpyo", "ImageNotFound"},
+		"denied": {other.Addr().String() + "/some/image:1", "ImageDenied"},
+	} {
+		if a := d.try("run", d.job(gpuJob(job, c.image)), "--wait", "--timeout", patience.String()); a.code != 1 {
+			t.Errorf("%s: exit code %d: %s", job, a.code, a.stderr)
+		}
+		if v := d.only(job); v.State != "Failed" || v.Cause != c.cause || v.Attempt != 1 || !strings.Contains(v.Message, c.image) {
+			t.Errorf("%s is %+v", job, v)
+		}
+		if said := d.ohm("explain", job); !strings.Contains(said, c.cause) || !strings.Contains(said, c.image) {
+			t.Errorf("explain says %s", said)
+		}
+	}
+	good := listener.Addr().String() + "/some/image:1"
+	d.run(gpuJob("good", good))
+	if said := d.ohm("logs", "good"); said != "ran\n" {
+		t.Errorf("the next job said %q", said)
+	}
+	if took := time.Since(began); took > patience {
+		t.Errorf("that took %v", took)
+	}
+
+	nobody := drivertest.Listen(t, "127.0.0.1:0")
+	address := nobody.Addr().String()
+	if err := nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waits := gpuJob("waits", address+"/some/image:1")
+	d.ohm("run", d.job(waits))
+	within(t, patience, "the task waits for its registry", func() bool { return d.only("waits").State == "Starting" })
+	d.ohm("run", d.job(gpuJob("behind", good)))
+	if s := d.only("behind"); s.State != "Pending" {
+		t.Errorf("a second job has the GPU, too: %+v", s)
+	}
+	d.ohm("stop", "waits", "--wait", "--timeout", patience.String())
+	if v := d.only("waits"); v.State != "Stopped" || v.Cause != "Stopped" {
+		t.Errorf("stopped while it waited it is %+v", v)
+	}
+	within(t, patience, "the next job has the GPU", func() bool { return d.status("behind").State == "Succeeded" })
+
+	d.ohm("run", d.job(waits))
+	within(t, patience, "the task waits again", func() bool { return d.only("waits").State == "Starting" })
+	drivertest.NewRegistry(t, drivertest.Image{}).At(t, drivertest.Listen(t, address))
+	within(t, patience, "it starts by itself once the registry is there", func() bool { return d.status("waits").State == "Succeeded" })
+	if v := d.only("waits"); v.Attempt != 1 {
+		t.Errorf("it took %d attempts", v.Attempt)
+	}
+}
+
+// TestImagesWithoutADaemon: the node of any cell runs images of registries, and says at once
+// what it cannot do.
+func TestImagesWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, shortDir(t))
+	listener := drivertest.Listen(t, "127.0.0.1:0")
+	drivertest.NewRegistry(t, drivertest.Image{User: "nobody"}).At(t, listener)
+	image := listener.Addr().String() + "/some/image:1"
+	boxed := fmt.Sprintf(`
+job: boxed
+kind: batch
+groups:
+  - name: main
+    image: %s
+    command: [sh, -c, "id -u; echo x >$HOME/file && cat $HOME/file; [ -e %s ] && echo of the node; true"]
+    cpu: 100m
+    memory: 32Mi
+`, image, d.dir)
+	d.run(boxed)
+	if said := d.ohm("logs", "boxed"); said != "65534\nx\n" {
+		t.Errorf("it said %q", said)
+	}
+
+	several := fmt.Sprintf(`
+job: several
+kind: batch
+groups:
+  - name: main
+    cpu: 100m
+    memory: 32Mi
+    containers:
+      - {name: first, role: init, image: %[1]s, command: ["true"]}
+      - {name: app, image: %[1]s, command: ["true"]}
+`, image)
+	const cannot = "1 of 1 nodes cannot: containers (driver native)"
+	if a := d.try("run", d.job(several)); a.code != 0 || !strings.Contains(a.stderr, cannot) {
+		t.Errorf("exit code %d, %s", a.code, a.stderr)
+	}
+	within(t, patience, "explain says what is missing", func() bool {
+		said := d.ohm("explain", "several")
+		return strings.Contains(said, "Cannot") && strings.Contains(said, "containers")
+	})
+	if v := d.only("several"); v.Attempt != 0 || !strings.Contains(v.Message, "cannot: containers") {
+		t.Errorf("it is %+v", v)
+	}
+	d.ohm("stop", "several", "--wait", "--timeout", patience.String())
+}
