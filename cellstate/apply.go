@@ -42,6 +42,7 @@ func (s *Snapshot) Apply(b Batch) (next *Snapshot, gaps []NodeName, err error) {
 		return &copied, nil, nil
 	}
 	a := newApplier(s)
+	a.nodes = make([]*Node, 0, min(len(b.Changes), len(s.nodes.nodes.of)))
 	chain := fenceChain{node: a.node}
 	for i := range b.Changes {
 		c := &b.Changes[i]

@@ -142,7 +142,7 @@ func BenchmarkMirrorSteady(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		var reader cellstate.Reader
+		var reader reader
 		follow := func(raw []byte) {
 			reply := watchReply{prefix: "/ohm/test/", reader: &reader}
 			if err := reply.parse(raw); err != nil {

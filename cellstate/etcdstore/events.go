@@ -6,10 +6,17 @@ import (
 	"github.com/ohmcell/ohm/cellstate"
 )
 
+// reader reads the messages of one watch, one after the other.
+type reader struct {
+	records cellstate.Reader
+	events  []event // of the message at work: room that the next one takes over
+	keys    []byte  // likewise
+}
+
 // watchReply is one message of a watch.
 type watchReply struct {
-	prefix string            // of the keys; what is read has it trimmed
-	reader *cellstate.Reader // of all messages of the watch
+	prefix string  // of the keys; what is read has it trimmed
+	reader *reader // of all messages of the watch
 
 	header
 	created, canceled bool
@@ -22,15 +29,7 @@ type watchReply struct {
 
 func (r *watchReply) parse(raw []byte) error {
 	*r = watchReply{prefix: r.prefix, reader: r.reader}
-	events, keys := 0, 0
-	for f := read(raw); f.next(); {
-		if f.tag == watchEvents {
-			events++
-			keys += len(f.bytes)
-		}
-	}
-	found := make([]event, 0, events)
-	names := make([]byte, 0, keys/2)
+	found, keys := r.reader.events[:0], r.reader.keys[:0]
 	f := read(raw)
 	for f.next() {
 		var err error
@@ -49,7 +48,7 @@ func (r *watchReply) parse(raw []byte) error {
 			var e event
 			if e, err = parseEvent(f.bytes); err == nil {
 				found = append(found, e)
-				names = append(names, e.key...)
+				keys = append(keys, e.key...)
 			}
 		}
 		if err != nil {
@@ -59,7 +58,9 @@ func (r *watchReply) parse(raw []byte) error {
 	if f.err != nil {
 		return f.err
 	}
-	r.read(found, string(names))
+	r.read(found, string(keys))
+	clear(found) // they point into raw
+	r.reader.events, r.reader.keys = found, keys
 	return nil
 }
 
@@ -71,7 +72,7 @@ func (r *watchReply) read(events []event, keys string) {
 		e := &events[i]
 		key := keys[:len(e.key)]
 		keys = keys[len(e.key):]
-		c, err := r.reader.Change(cellstate.Key(strings.TrimPrefix(key, r.prefix)), e.value, e.mod, e.deleted)
+		c, err := r.reader.records.Change(cellstate.Key(strings.TrimPrefix(key, r.prefix)), e.value, e.mod, e.deleted)
 		if err != nil {
 			r.unreadable = err
 		}

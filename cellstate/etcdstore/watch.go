@@ -29,7 +29,7 @@ type watch struct {
 	reached     cellstate.Revision
 	opened      bool          // by an earlier stream
 	ask         chan struct{} // for progress; holds one wish
-	reader      cellstate.Reader
+	reader      reader
 	yield       func(cellstate.Batch, error) bool
 }
 
