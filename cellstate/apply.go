@@ -106,19 +106,19 @@ func (a *applier) node(name NodeName) *Node {
 
 // nodeOf is the node of a placement. Where its row was last is where it is now, mostly.
 func (a *applier) nodeOf(p *Placement) *Node {
-	if a.at != nil && a.at.Name == p.node {
+	name := p.node.name
+	if a.at != nil && a.at.Name == name {
 		return a.at
 	}
-	if i := int(p.at.Load()) - 1; i >= 0 && i < len(a.next.nodes.nodes.of) {
-		if n := a.next.nodes.at(i); n.Name == p.node {
+	if i := int(p.node.at.Load()); i < len(a.next.nodes.nodes.of) {
+		if n := a.next.nodes.at(i); n.Name == name {
 			return a.edit(i, n)
 		}
 	}
-	if i, known := a.next.nodes.number(p.node); known {
-		p.at.Store(int32(i) + 1)
-		return a.edit(i, a.next.nodes.at(i))
+	if i, known := a.next.nodes.number(name); known {
+		p.node.at.Store(int32(i))
 	}
-	return a.node(p.node)
+	return a.node(name)
 }
 
 // edit is the row n of number i, ready to be written to.

@@ -24,7 +24,7 @@ type bump struct {
 func (f *fenceChain) see(c *Change) {
 	if c.placed != nil {
 		if p := &c.placed.placement; !p.whole || p.shared.Fence != nil {
-			f.note(p.node, p.compared, p.records)
+			f.note(p.node.name, p.compared, p.records)
 		}
 		return
 	}

@@ -19,14 +19,19 @@ type Placement struct {
 	Slot     Slot
 	Revision Revision
 
-	node     NodeName
+	node     *placedOn
 	shared   *ohmv1.Placement // the record without the fields below; all of it if whole
 	job      Revision         // job_revision
 	compared Revision         // fence.compared
 	records  int32            // fence.records
 	attempt  int32
-	at       atomic.Int32 // where the node's row was seen last, plus one; a hint
 	whole    bool
+}
+
+// placedOn names the node of placements.
+type placedOn struct {
+	name NodeName
+	at   atomic.Int32 // where the node's row was seen last; a hint
 }
 
 // NewPlacement is the row of a record, which must not be written to any more.
@@ -39,7 +44,7 @@ func NewPlacement(slot Slot, record *ohmv1.Placement, at Revision) *Placement {
 // keep makes the row one that has the message itself.
 func (p *Placement) keep(record *ohmv1.Placement) {
 	p.shared, p.whole = record, true
-	p.node, p.attempt, p.job = NodeName(record.GetNode()), record.GetAttempt(), Revision(record.GetJobRevision())
+	p.node, p.attempt, p.job = &placedOn{name: NodeName(record.GetNode())}, record.GetAttempt(), Revision(record.GetJobRevision())
 	p.compared, p.records = Revision(record.GetFence().GetCompared()), record.GetFence().GetRecords()
 }
 
@@ -59,7 +64,7 @@ func (p *Placement) Record() *ohmv1.Placement {
 		return true
 	})
 	to.SetUnknown(from.GetUnknown())
-	m.Slot, m.Attempt, m.Node, m.JobRevision = p.Slot.Proto(), p.attempt, string(p.node), int64(p.job)
+	m.Slot, m.Attempt, m.Node, m.JobRevision = p.Slot.Proto(), p.attempt, p.GetNode(), int64(p.job)
 	m.Fence = &ohmv1.Fence{Compared: int64(p.compared), Records: p.records}
 	return m
 }
@@ -90,10 +95,10 @@ func (p *Placement) GetSlot() *ohmv1.Slot {
 }
 
 func (p *Placement) GetNode() string {
-	if p == nil {
+	if p == nil || p.node == nil {
 		return ""
 	}
-	return string(p.node)
+	return string(p.node.name)
 }
 
 func (p *Placement) GetAttempt() int32 {

@@ -23,7 +23,7 @@ type Reader struct {
 	shared *ohmv1.Placement // of the last placement
 	raw    []byte           // that it was read from
 
-	nodes map[string]NodeName
+	nodes map[NodeName]*placedOn
 }
 
 // Change is what stands under a key as of a revision, or that nothing does any more. Value is
@@ -217,7 +217,7 @@ func (r *Reader) takeApart(p *Placement, raw []byte, runs [][]byte) (_ [][]byte,
 	if start < len(raw) {
 		runs = append(runs, raw[start:])
 	}
-	const must = 1<<fieldSlot | 1<<fieldFence // a row cannot say that there is none
+	const must = 1<<fieldSlot | 1<<fieldNode | 1<<fieldFence // a row cannot say that there is none
 	return runs, seen&must == must
 }
 
@@ -250,16 +250,15 @@ func (r *Reader) takeOwn(p *Placement, tag, number uint64, value []byte) bool {
 // twoNumbers reads a message that has two numbers, in fields first and first+1, and nothing
 // else.
 func twoNumbers(raw []byte, first uint64) (numbers [2]uint64, ok bool) {
-	for next := uint64(0); len(raw) > 0; next++ {
+	for len(raw) > 0 {
 		tag, n := protowire.ConsumeVarint(raw)
 		if n < 0 || tag&7 != uint64(protowire.VarintType) {
 			return numbers, false
 		}
 		i := tag>>3 - first
-		if i < next || i > 1 { // twice, or another field
+		if i > 1 { // another field
 			return numbers, false
 		}
-		next = i
 		number, m := protowire.ConsumeVarint(raw[n:])
 		if m < 0 {
 			return numbers, false
@@ -273,14 +272,14 @@ func twoNumbers(raw []byte, first uint64) (numbers [2]uint64, ok bool) {
 const mostNodes = 1 << 17
 
 // node is a node's name, the same piece of memory each time.
-func (r *Reader) node(name []byte) NodeName {
-	n, ok := r.nodes[string(name)]
-	if !ok {
+func (r *Reader) node(name []byte) *placedOn {
+	n := r.nodes[NodeName(name)]
+	if n == nil {
 		if r.nodes == nil || len(r.nodes) >= mostNodes {
-			r.nodes = map[string]NodeName{}
+			r.nodes = map[NodeName]*placedOn{}
 		}
-		n = NodeName(name)
-		r.nodes[string(n)] = n
+		n = &placedOn{name: NodeName(name)}
+		r.nodes[n.name] = n
 	}
 	return n
 }

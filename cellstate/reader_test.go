@@ -14,7 +14,7 @@ import (
 // drawPlacement is a record of a slot's placement: as schedulers write them, of which much is
 // the same; or with parts that are absent, or there but empty, or another's.
 func drawPlacement(t *rapid.T, slot Slot) *ohmv1.Placement {
-	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
+	some := func(what string) bool { return rapid.IntRange(0, 5).Draw(t, what) == 0 }
 	one := func(what string) int64 { return rapid.SampledFrom([]int64{0, 1, 1 << 40, -1}).Draw(t, what) }
 	p := &ohmv1.Placement{
 		Slot: slot.Proto(), Attempt: int32(one("attempt")), Node: rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node"),
@@ -23,7 +23,8 @@ func drawPlacement(t *rapid.T, slot Slot) *ohmv1.Placement {
 		Time: &timestamppb.Timestamp{Seconds: 5}, Fence: &ohmv1.Fence{Compared: one("compared"), Records: int32(one("records"))},
 	}
 	if some("slot of another") {
-		p.Slot = rapid.SampledFrom([]*ohmv1.Slot{nil, {}, {Namespace: "default", Job: "other", Group: "main"}}).Draw(t, "slot")
+		p.Slot = rapid.SampledFrom([]*ohmv1.Slot{nil, {}, {Namespace: "default", Job: "other", Group: "main"},
+			{Namespace: slot.Namespace, Job: slot.Job, Group: slot.Group, Index: int32(slot.Index), Version: slot.Version + 1}}).Draw(t, "slot")
 	}
 	if some("resources left out") {
 		p.Resources = nil
@@ -129,6 +130,52 @@ func rowSays(t *rapid.T, p *Placement, m *ohmv1.Placement) {
 	got.ProtoReflect().SetUnknown(m.ProtoReflect().GetUnknown())
 	if !proto.Equal(got, m) || p.compared != Revision(m.GetFence().GetCompared()) || p.records != m.GetFence().GetRecords() {
 		t.Fatalf("the row of %v says %v", m, got)
+	}
+}
+
+// TestOnlyTheSameIsShared reads records of which one begins as the other does.
+func TestOnlyTheSameIsShared(t *testing.T) {
+	slot := Slot{"default", "j", "main", 1, 1}
+	short := &ohmv1.Placement{Slot: slot.Proto(), Node: "n1", Txn: "T", Fence: &ohmv1.Fence{Records: 1}}
+	long := proto.CloneOf(short)
+	long.Mode, long.EvictedBy = Atomic, "U"
+	var r Reader
+	for _, want := range []*ohmv1.Placement{long, short, long} {
+		raw, err := proto.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.Change(slot.PlacementKey(), raw, 1, false)
+		if err != nil || c.placed.placement.whole || !proto.Equal(c.Record(), want) {
+			t.Errorf("read %v, %v; want %v", c.Record(), err, want)
+		}
+	}
+}
+
+// TestOddPlacementsAreKept reads records that say what a row cannot.
+func TestOddPlacementsAreKept(t *testing.T) {
+	slot := Slot{"default", "j", "main", 1, 1}
+	later := []byte{0x48, 7} // field 9, a number
+	for what, change := range map[string]func(*ohmv1.Placement){
+		"no slot":              func(p *ohmv1.Placement) { p.Slot = nil },
+		"another index":        func(p *ohmv1.Placement) { p.Slot.Index = 2 },
+		"another version":      func(p *ohmv1.Placement) { p.Slot.Version = 2 },
+		"another job":          func(p *ohmv1.Placement) { p.Slot.Job = "k" },
+		"a later field, slot":  func(p *ohmv1.Placement) { p.Slot.ProtoReflect().SetUnknown(later) },
+		"no fence":             func(p *ohmv1.Placement) { p.Fence = nil },
+		"a later field, fence": func(p *ohmv1.Placement) { p.Fence.ProtoReflect().SetUnknown(later) },
+		"no node":              func(p *ohmv1.Placement) { p.Node = "" },
+	} {
+		want := &ohmv1.Placement{Slot: slot.Proto(), Node: "n1", Txn: "T", Fence: &ohmv1.Fence{Compared: 3, Records: 1}}
+		change(want)
+		raw, err := proto.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := new(Reader).Change(slot.PlacementKey(), raw, 1, false)
+		if err != nil || !proto.Equal(c.Record(), want) {
+			t.Errorf("%s: read %v, %v; want %v", what, c.Record(), err, want)
+		}
 	}
 }
 
