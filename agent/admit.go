@@ -72,10 +72,10 @@ func row(facts *ohmv1.Node, alive []*ohmv1.Placement) *cellstate.Node {
 // node, since of one slot several attempts may be alive here.
 func standing(facts *ohmv1.Node, i int, p *ohmv1.Placement) *cellstate.Placement {
 	slot := stand(i)
-	return &cellstate.Placement{Slot: slot, Revision: 1, Placement: &ohmv1.Placement{
+	return cellstate.NewPlacement(slot, &ohmv1.Placement{
 		Slot: slot.Proto(), Node: facts.GetName(),
 		Resources: p.GetResources(), Gpus: p.GetGpus(), Ports: p.GetPorts(),
-	}}
+	}, 1)
 }
 
 func stand(i int) cellstate.Slot {

@@ -77,7 +77,7 @@ func TestCase10(t *testing.T) {
 func lets(n *cellstate.Node, c *cellstate.Claim) bool {
 	alive := make([]*ohmv1.Placement, len(n.Placements()))
 	for i, p := range n.Placements() {
-		alive[i] = p.Placement
+		alive[i] = p.Record()
 	}
 	verdicts := admit(row(n.Facts, alive), []*ohmv1.Placement{{Resources: c.Resources, Gpus: c.GPUs, Ports: c.Ports}})
 	return slices.ContainsFunc(verdicts, func(v verdict) bool { return v.ok })

@@ -42,6 +42,7 @@ func (s *Snapshot) Apply(b Batch) (next *Snapshot, gaps []NodeName, err error) {
 		return &copied, nil, nil
 	}
 	a := newApplier(s)
+	a.nodes = make([]*Node, 0, min(len(b.Changes), len(s.nodes.nodes.of)))
 	chain := fenceChain{node: a.node}
 	for i := range b.Changes {
 		c := &b.Changes[i]
@@ -64,6 +65,8 @@ type applier struct {
 	jobs  []*Job             // touched
 	last  *Job               // touched last: changes of one job follow each other
 	at    *Node              // likewise
+	drops drops              // of last
+	loose []*Job             // with tasks of which perhaps nothing is stored any more
 	err   error
 
 	quotas quotaEdits
@@ -88,33 +91,55 @@ func (a *applier) node(name NodeName) *Node {
 	if a.at != nil && a.at.Name == name {
 		return a.at
 	}
-	number, known := a.next.nodes.number(name)
+	if i, known := a.next.nodes.number(name); known {
+		return a.edit(i, a.next.nodes.at(i))
+	}
 	n := a.added[name]
-	if known {
-		n = a.next.nodes.at(number)
-	}
-	if n != nil && n.stamp == a.stamp {
-		a.at = n
-		return n
-	}
-	fresh := &Node{Name: name}
 	if n == nil {
-		fresh.NodeRecords = &NodeRecords{}
-		a.added[name] = fresh
-	} else {
-		*fresh = *n
-		a.next.nodes.set(number, fresh, a.stamp)
+		n = &Node{Name: name, NodeRecords: &NodeRecords{}, stamp: a.stamp}
+		a.added[name] = n
+		a.nodes = append(a.nodes, n)
 	}
-	fresh.stamp, fresh.recharge = a.stamp, false
-	a.at = fresh
-	a.nodes = append(a.nodes, fresh)
-	return fresh
+	a.at = n
+	return n
+}
+
+// nodeOf is the node of a placement. Where its row was last is where it is now, mostly.
+func (a *applier) nodeOf(p *Placement) *Node {
+	name := p.node.name
+	if a.at != nil && a.at.Name == name {
+		return a.at
+	}
+	if i := int(p.node.at.Load()); i < len(a.next.nodes.nodes.of) {
+		if n := a.next.nodes.at(i); n.Name == name {
+			return a.edit(i, n)
+		}
+	}
+	if i, known := a.next.nodes.number(name); known {
+		p.node.at.Store(int32(i))
+	}
+	return a.node(name)
+}
+
+// edit is the row n of number i, ready to be written to.
+func (a *applier) edit(i int, n *Node) *Node {
+	if n.stamp != a.stamp {
+		fresh := new(Node)
+		*fresh = *n
+		a.next.nodes.set(i, fresh, a.stamp)
+		fresh.stamp, fresh.recharge = a.stamp, false
+		a.nodes = append(a.nodes, fresh)
+		n = fresh
+	}
+	a.at = n
+	return n
 }
 
 func (a *applier) job(name JobName) *Job {
 	if a.last != nil && a.last.Name == name {
 		return a.last
 	}
+	a.settle()
 	j := a.next.jobs.get(name)
 	if j != nil && j.stamp == a.stamp {
 		a.last = j
@@ -147,41 +172,12 @@ func (a *applier) putScheduler(s *Scheduler) {
 	a.put("schedulers", s, s.Record == nil && len(s.Instances) == 0)
 }
 
-func (a *applier) task(slot Slot) *Task {
-	j := a.job(slot.JobName())
-	i, ok := j.find(slot)
-	if !ok {
-		j.Tasks = slices.Insert(j.Tasks, i, &Task{Slot: slot, stamp: a.stamp})
-	} else if j.Tasks[i].stamp != a.stamp {
-		copied := *j.Tasks[i]
-		copied.stamp = a.stamp
-		j.Tasks[i] = &copied
-	}
-	return j.Tasks[i]
-}
-
 // records are the node's own records, for one of them to be replaced.
 func (a *applier) records(name NodeName) *NodeRecords {
 	n := a.node(name)
 	copied := *n.NodeRecords
 	n.NodeRecords = &copied
 	return n.NodeRecords
-}
-
-// place puts p on its node.
-func (a *applier) place(p *Placement) {
-	n := a.node(NodeName(p.GetNode()))
-	n.placed = n.placed.with(p, false)
-	n.count++
-	n.charge(p, 1)
-}
-
-// displace takes p off its node.
-func (a *applier) displace(p *Placement) {
-	n := a.node(NodeName(p.GetNode()))
-	n.placed = n.placed.with(p, true)
-	n.count--
-	n.charge(p, -1)
 }
 
 // charge adds a placement to what the node is charged with, or takes it off.
@@ -205,7 +201,15 @@ func value[T proto.Message](c *Change) T {
 }
 
 func (a *applier) change(c *Change) {
-	k := c.taken()
+	switch c.kind {
+	case KindPlacement:
+		a.placement(c.slot, c)
+		return
+	case KindStatus, KindEnded:
+		a.report(c.kind, c.slot, c.attempt, c)
+		return
+	}
+	k := c.Key.Parse()
 	room := func() { a.next.roomRevision = max(a.next.roomRevision, c.Revision) }
 	rev := c.Revision
 	if c.Deleted {
@@ -217,36 +221,13 @@ func (a *applier) change(c *Change) {
 		j.Record, j.Revision = value[*ohmv1.Job](c), rev
 		for _, t := range j.Tasks { // what a node's agent is told depends on the job, too
 			if t.Placement != nil {
-				a.node(NodeName(t.Placement.GetNode()))
+				a.nodeOf(t.Placement)
 			}
 		}
 	case KindPlacement:
-		t := a.task(k.Slot)
-		if old := t.Placement; old != nil {
-			a.displace(old)
-			room()
-			if a.next.quotas > 0 {
-				a.account(old, -1, c.Revision)
-			}
-		}
-		t.Placement = nil
-		if p := value[*ohmv1.Placement](c); p != nil {
-			t.Placement = &Placement{Placement: p, Slot: k.Slot, Revision: rev}
-			a.place(t.Placement)
-			if a.next.quotas > 0 {
-				a.account(t.Placement, 1, c.Revision)
-			}
-		}
-	case KindStatus:
-		t := a.task(k.Slot)
-		t.Status, t.StatusRevision = value[*ohmv1.Status](c), rev
-	case KindEnded:
-		t := a.task(k.Slot)
-		t.Ended = slices.DeleteFunc(slices.Clone(t.Ended), func(e *Ended) bool { return e.Attempt == k.Attempt })
-		if e := value[*ohmv1.Ended](c); e != nil {
-			t.Ended = append(t.Ended, &Ended{Ended: e, Attempt: k.Attempt, Revision: rev})
-			slices.SortFunc(t.Ended, func(x, y *Ended) int { return x.Attempt - y.Attempt })
-		}
+		a.placement(k.Slot, c)
+	case KindStatus, KindEnded:
+		a.report(k.Kind, k.Slot, k.Attempt, c)
 	case KindWaiting:
 		j := a.job(k.Job)
 		j.Waiting, j.WaitingRevision = value[*ohmv1.Waiting](c), rev
@@ -331,10 +312,11 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 		}
 		a.next.nodes = newNodeTable(rows, a.stamp)
 	}
+	a.settle()
+	for _, j := range a.loose {
+		j.Tasks = slices.DeleteFunc(j.Tasks, (*Task).empty)
+	}
 	for _, j := range a.jobs {
-		j.Tasks = slices.DeleteFunc(j.Tasks, func(t *Task) bool {
-			return t.Placement == nil && t.Status == nil && len(t.Ended) == 0
-		})
 		if j.Record == nil && j.Waiting == nil && len(j.Tasks) == 0 {
 			a.next.jobs.remove(j.Name, a.stamp)
 		}

@@ -5,7 +5,8 @@
 //
 // There is no etcd, no gRPC and no goroutine here. The stored messages of
 // proto/ohm/v1 are used as they are, read-only once they are in a Snapshot: they
-// keep fields that this release does not know.
+// keep fields that this release does not know. Only placements, of which there are most,
+// are taken apart by a Reader, and put together again when their record is asked for.
 //
 // The promises of the transaction, which storetest proves for each store and audit
 // checks in a store's history, have numbers that code and tests cite:

@@ -22,6 +22,12 @@ type bump struct {
 
 // see notes a record of the present revision.
 func (f *fenceChain) see(c *Change) {
+	if c.placed != nil {
+		if p := &c.placed.placement; !p.whole || p.shared.Fence != nil {
+			f.note(p.node.name, p.compared, p.records)
+		}
+		return
+	}
 	var name string
 	var fence *ohmv1.Fence
 	switch v := c.Value.(type) {
@@ -34,20 +40,24 @@ func (f *fenceChain) see(c *Change) {
 	case *ohmv1.Hold:
 		name, fence = v.GetNode(), v.GetFence()
 	}
-	if fence == nil {
-		return
+	if fence != nil {
+		f.note(NodeName(name), Revision(fence.GetCompared()), fence.GetRecords())
 	}
-	if fence.GetRecords() == 1 { // the common case: nothing to wait for
-		f.bump(NodeName(name), Revision(fence.GetCompared()), true)
+}
+
+// note notes one of so many records that came with a bump of a node's fence.
+func (f *fenceChain) note(name NodeName, compared Revision, records int32) {
+	if records == 1 { // the common case: nothing to wait for
+		f.bump(name, compared, true)
 		return
 	}
 	if f.bumps == nil {
 		f.bumps = map[NodeName]*bump{}
 	}
-	b := f.bumps[NodeName(name)]
+	b := f.bumps[name]
 	if b == nil {
-		b = &bump{compared: Revision(fence.GetCompared()), records: int(fence.GetRecords())}
-		f.bumps[NodeName(name)] = b
+		b = &bump{compared: compared, records: int(records)}
+		f.bumps[name] = b
 	}
 	b.seen++
 }

@@ -134,10 +134,10 @@ func (r *room) besideHolds(txn *Txn, c *Claim, last *eviction) *Conflict {
 
 // placement is the hold as the winner of a conflict.
 func (h *Hold) placement() *Placement {
-	return &Placement{Slot: SlotOf(h.GetSlot()), Revision: h.Revision, Placement: &ohmv1.Placement{
+	return NewPlacement(SlotOf(h.GetSlot()), &ohmv1.Placement{
 		Slot: h.GetSlot(), Node: h.GetNode(), Resources: h.GetResources(), Gpus: h.GetGpus(), Precedence: h.GetPrecedence(),
 		Scheduler: h.GetScheduler(), Instance: h.GetInstance(), Txn: h.GetTxn(),
-	}}
+	}, h.Revision)
 }
 
 // WithinHolds is the view on which the owner of holds decides where their transactions'

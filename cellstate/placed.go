@@ -5,71 +5,67 @@ import (
 	"sync/atomic"
 )
 
-// placed is the set of a node's placements as one row of the node has it. Rows share
-// what is older: a batch only notes what it puts and takes, which is a tenth of the price
-// of a new list, and the list is made when somebody asks for it, once for each set.
-// A nil placed is the empty set.
+// placed is the set of a node's placements as one row of the node has it: the first edits
+// of a log that rows of the node share. A batch only notes what it puts and takes, which is
+// a tenth of the price of a new list; the list is made when somebody asks for it.
+// The zero value is the empty set.
 type placed struct {
-	p    *Placement
-	gone bool  // p was taken, not put
-	deep int32 // sets below without a list
-
-	// list, once it is there, is all of the set, in no order, and before is nil then, so
-	// that what is older can be collected. Whoever reads looks at list again after before.
-	list   atomic.Pointer[[]*Placement]
-	before atomic.Pointer[placed]
+	log   *placedLog
+	edits int32
 }
 
-// deepest bounds what must be walked over to make a list, and what a set keeps alive.
-const deepest = 32
+// mostEdits bounds what must be gone through to make a list, and what a log keeps alive.
+const mostEdits = 24
+
+// placedLog is a list and what was put and taken since. What is noted once stays, so that
+// who has the first edits can read them while another is added.
+type placedLog struct {
+	base  []*Placement // in no order
+	noted atomic.Int32 // edits: who raises it writes the next one
+	edits [mostEdits]*Placement
+	gone  [mostEdits]bool // the edit took it
+
+	list atomic.Pointer[placedList] // that somebody has asked for last
+}
+
+type placedList struct {
+	edits int32
+	all   []*Placement
+}
 
 // with is the set with p put, or taken if gone.
-func (s *placed) with(p *Placement, gone bool) *placed {
-	next := &placed{p: p, gone: gone}
-	if s != nil {
-		next.before.Store(s)
-		if s.list.Load() == nil {
-			next.deep = s.deep + 1
-		}
+func (s placed) with(p *Placement, gone bool) placed {
+	// Two sets may be made of one, as from a snapshot that two batches are applied to: the
+	// second finds that the log has gone on, and begins another.
+	if s.log == nil || s.edits == mostEdits || !s.log.noted.CompareAndSwap(s.edits, s.edits+1) {
+		s = placed{log: &placedLog{base: s.all()}}
+		s.log.noted.Store(1)
 	}
-	if next.deep >= deepest {
-		next.all()
-	}
-	return next
+	s.log.edits[s.edits], s.log.gone[s.edits] = p, gone
+	s.edits++
+	return s
 }
 
 // all is the list of the placements, in no order. Read only.
-func (s *placed) all() []*Placement {
-	if s == nil {
+func (s placed) all() []*Placement {
+	if s.log == nil {
 		return nil
 	}
-	if list := s.list.Load(); list != nil {
-		return *list
+	if s.edits == 0 {
+		return s.log.base
 	}
-	edits := make([]*placed, 0, deepest+1)
-	var base []*Placement
-	for at := s; at != nil; {
-		if list := at.list.Load(); list != nil {
-			base = *list
-			break
-		}
-		before := at.before.Load()
-		if before == nil && at.list.Load() != nil { // made just now
-			continue
-		}
-		edits = append(edits, at)
-		at = before
+	if made := s.log.list.Load(); made != nil && made.edits == s.edits {
+		return made.all
 	}
-	list := append(make([]*Placement, 0, len(base)+len(edits)), base...)
-	for _, e := range slices.Backward(edits) {
-		if !e.gone {
-			list = append(list, e.p)
-		} else if i, last := slices.Index(list, e.p), len(list)-1; i >= 0 {
+	list := append(make([]*Placement, 0, len(s.log.base)+int(s.edits)), s.log.base...)
+	for i, p := range s.log.edits[:s.edits] {
+		if !s.log.gone[i] {
+			list = append(list, p)
+		} else if i, last := slices.Index(list, p), len(list)-1; i >= 0 {
 			list[i], list[last] = list[last], nil
 			list = list[:last]
 		}
 	}
-	s.list.Store(&list)
-	s.before.Store(nil)
+	s.log.list.Store(&placedList{s.edits, list})
 	return list
 }

@@ -201,7 +201,7 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 		return
 	}
 	for _, v := range e.marked {
-		w.Records = append(w.Records, Record{Key: v.Slot.PlacementKey(), Value: v.evictedBy(txn.ID).Placement, Read: v.Revision})
+		w.Records = append(w.Records, Record{Key: v.Slot.PlacementKey(), Value: v.evictedBy(txn.ID).Record(), Read: v.Revision})
 	}
 	for _, v := range e.relied { // its release bumps no fence, so only its record tells that it is there
 		w.Guards = append(w.Guards, Guard{Key: v.Slot.PlacementKey(), Revision: v.Revision})
@@ -212,7 +212,7 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 			w.Guards = append(w.Guards, Guard{Key: heir.Slot.StatusKey()})
 		}
 		w.Records = append(w.Records, ReleaseRecords(t, &ohmv1.Status{
-			Slot: heir.GetSlot(), Attempt: heir.GetAttempt(), Txn: heir.GetTxn(), Node: heir.GetNode(),
+			Slot: heir.Slot.Proto(), Attempt: heir.GetAttempt(), Txn: heir.GetTxn(), Node: heir.GetNode(),
 			State: task.Stopped, Cause: task.Preempted, Ended: p.now,
 		})...)
 	}
@@ -225,7 +225,7 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 // is this attempt's, and must not outlive it.
 func ReleaseRecords(t *Task, last *ohmv1.Status) []Record {
 	p := t.Placement
-	ended := &ohmv1.Ended{Placement: p.Placement, PlacementRevision: int64(p.Revision), Status: last}
+	ended := &ohmv1.Ended{Placement: p.Record(), PlacementRevision: int64(p.Revision), Status: last}
 	return []Record{
 		{Key: p.Slot.PlacementKey(), Read: p.Revision},
 		{Key: p.Slot.EndedKey(int(p.GetAttempt())), Value: ended, Read: ReadGuarded},

@@ -46,7 +46,7 @@ func (r *room) with(placements []*Placement, more ...claimed) []*Placement {
 	all := slices.Clone(placements)
 	for _, claims := range [][]claimed{r.claims, more} {
 		for _, c := range claims {
-			all = append(all, &Placement{Placement: c.claim.placement(c.txn), Slot: c.claim.Slot})
+			all = append(all, NewPlacement(c.claim.Slot, c.claim.placement(c.txn), 0))
 		}
 	}
 	return all
@@ -111,9 +111,9 @@ func (e *eviction) mark(i int, by TxnID) {
 }
 
 func (p *Placement) evictedBy(by TxnID) *Placement {
-	marked := proto.CloneOf(p.Placement)
+	marked := proto.CloneOf(p.Record())
 	marked.EvictedBy = string(by)
-	return &Placement{Placement: marked, Slot: p.Slot, Revision: p.Revision}
+	return NewPlacement(p.Slot, marked, p.Revision)
 }
 
 // take charges the node with the claim, if it fits: L1.
@@ -183,7 +183,7 @@ func shortage(n *Node, before, after *Usage, c *Claim) *Conflict {
 func (r *room) blame(txn *Txn, c *Claim, placements []*Placement, short *Conflict) {
 	// A victim's record is rewritten when it is marked, so its revision does not say when
 	// it was placed: it counts as old, unless the claim does not even fit beside the old ones.
-	own := &Placement{Placement: c.placement(txn), Slot: c.Slot}
+	own := NewPlacement(c.Slot, c.placement(txn), 0)
 	for _, victimsAreNew := range []bool{false, true} {
 		var newer, base []*Placement
 		for _, p := range r.with(placements) {

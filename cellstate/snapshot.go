@@ -28,16 +28,6 @@ type Snapshot struct {
 	unseen        Spending // on top of what is seen: see Beside
 }
 
-// Placement is a row: a live placement and the revision of its record.
-type Placement struct {
-	*ohmv1.Placement
-	Slot     Slot
-	Revision Revision
-}
-
-// TxnID names the transaction that committed the placement.
-func (p *Placement) TxnID() TxnID { return TxnID(p.GetTxn()) }
-
 // Hold is a row of a node: room kept for a transaction that keeps losing.
 type Hold struct {
 	*ohmv1.Hold
@@ -50,7 +40,7 @@ type Node struct {
 	*NodeRecords          // never nil in a snapshot
 	Fence        Revision // what is known of the node's fence
 
-	placed    *placed
+	placed    placed
 	count     int32 // placements
 	evictions int32 // of them, those that evict or are evicted
 	used      Usage
@@ -123,6 +113,9 @@ type Task struct {
 	stamp uint64
 }
 
+// empty says that nothing is stored of the slot.
+func (t *Task) empty() bool { return t.Placement == nil && t.Status == nil && len(t.Ended) == 0 }
+
 // Attempts is the highest attempt number that was used, live or ended; 0: none.
 func (t *Task) Attempts() int {
 	if t == nil {
@@ -171,6 +164,12 @@ func (j *Job) TasksOf(group string, version int64) []*Task {
 
 // find is where the slot, one of the job's, stands among its tasks, or would.
 func (j *Job) find(s Slot) (int, bool) {
+	if i := s.Index; i >= 0 && i < len(j.Tasks) && j.Tasks[i].Slot == s { // of one group, all there
+		return i, true
+	}
+	if n := len(j.Tasks); n == 0 || j.Tasks[n-1].Slot.compareWithin(&s) < 0 {
+		return n, false
+	}
 	return sort.Find(len(j.Tasks), func(i int) int { return s.compareWithin(&j.Tasks[i].Slot) })
 }
 

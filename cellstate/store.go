@@ -139,26 +139,25 @@ type Batch struct {
 // Change is one record put or deleted.
 type Change struct {
 	Key      Key
-	Value    proto.Message // nil: deleted; or of a kind that this release does not know
+	Value    proto.Message // nil: deleted; of a kind that this release does not know; or see Record
 	Deleted  bool
 	Revision Revision
 
-	parsed Parsed // once whoever made the change has asked for it
+	// Of a change that a Reader has made of a task's record: its key, taken apart, and a
+	// placement as the row that it becomes, in place of Value.
+	kind    Kind
+	attempt int
+	slot    Slot
+	placed  *placedTask
 }
 
-// Parse takes the key apart once for all: it is for whoever makes the change, before
-// others see it.
-func (c *Change) Parse() Parsed {
-	c.parsed = c.Key.Parse()
-	return c.parsed
-}
-
-// taken is the key taken apart.
-func (c *Change) taken() Parsed {
-	if c.parsed.Kind != KindUnknown {
-		return c.parsed
+// Record is the message that was put: Value, or what a Reader has read instead. Nil where
+// nothing was, or what this release does not know.
+func (c *Change) Record() proto.Message {
+	if c.placed != nil {
+		return c.placed.placement.Record()
 	}
-	return c.Key.Parse()
+	return c.Value
 }
 
 // Write is a set of records that are written together, if all guards and fences hold.

@@ -118,7 +118,7 @@ func (r *revision) fences() {
 			known = n.Fence
 		}
 		for _, c := range r.bumps[name] {
-			fence := c.Value.(interface{ GetFence() *ohmv1.Fence }).GetFence()
+			fence := c.Record().(interface{ GetFence() *ohmv1.Fence }).GetFence()
 			switch {
 			case fence == nil:
 				r.violated(Fences, c.Key, "the record came without the fence of node %s", name)

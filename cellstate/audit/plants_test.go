@@ -66,7 +66,7 @@ func (p *plant) row(job string) *cellstate.Task {
 
 // marked is a placement's record as a victim of a transaction.
 func marked(old *cellstate.Placement, by string, fence *ohmv1.Fence) cellstate.Record {
-	v := proto.CloneOf(old.Placement)
+	v := proto.CloneOf(old.Record())
 	v.EvictedBy, v.Fence = by, fence
 	return cellstate.Record{Key: old.Slot.PlacementKey(), Value: v, Read: old.Revision}
 }
@@ -147,7 +147,7 @@ func plants() []struct {
 		}},
 		{"ended and live", audit.L2, "has ended and is live", func(p *plant) {
 			live := p.Place("a", 0, "n1")
-			p.write(cellstate.Record{Key: live.Slot.EndedKey(1), Value: &ohmv1.Ended{Placement: live.Placement}})
+			p.write(cellstate.Record{Key: live.Slot.EndedKey(1), Value: &ohmv1.Ended{Placement: live.Record()}})
 		}},
 		{"an end written over", audit.L2, "stood here", func(p *plant) {
 			p.Release(p.Place("a", 0, "n1").Slot, task.Failed)

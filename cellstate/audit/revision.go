@@ -25,9 +25,9 @@ func newRevision(a *Auditor, before, after *cellstate.Snapshot, changes []cellst
 		ended: map[cellstate.Slot][]*ohmv1.Ended{}, bumps: map[cellstate.NodeName][]cellstate.Change{}}
 	for _, c := range changes {
 		k := c.Key.Parse()
-		switch v := c.Value.(type) {
+		switch v := c.Record().(type) {
 		case *ohmv1.Placement:
-			p := &cellstate.Placement{Placement: v, Slot: k.Slot, Revision: c.Revision}
+			p := cellstate.NewPlacement(k.Slot, v, c.Revision)
 			old := live(before, k.Slot)
 			if old == nil || old.GetTxn() != v.GetTxn() {
 				r.commits = append(r.commits, p)
@@ -143,7 +143,7 @@ func (r *revision) deletion(slot cellstate.Slot, c cellstate.Change) {
 
 // end checks that an ended record stands where it says, and that nothing else stood there: L2.
 func (r *revision) end(k cellstate.Parsed, c cellstate.Change) {
-	e, ok := c.Value.(*ohmv1.Ended)
+	e, ok := c.Record().(*ohmv1.Ended)
 	if !ok {
 		return
 	}

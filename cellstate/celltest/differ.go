@@ -48,7 +48,7 @@ func dump(s *cellstate.Snapshot) map[string]string {
 		for _, t := range j.Tasks {
 			record(t.Slot.StatusKey(), t.StatusRevision, t.Status)
 			if p := t.Placement; p != nil {
-				record(t.Slot.PlacementKey(), p.Revision, p.Placement)
+				record(t.Slot.PlacementKey(), p.Revision, p.Record())
 				placements[t.Slot] = p
 			}
 			for _, e := range t.Ended {

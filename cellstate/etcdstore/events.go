@@ -1,17 +1,22 @@
 package etcdstore
 
 import (
-	"bytes"
-	"fmt"
-
-	"google.golang.org/protobuf/proto"
+	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
 )
 
+// reader reads the messages of one watch, one after the other.
+type reader struct {
+	records cellstate.Reader
+	events  []event // of the message at work: room that the next one takes over
+	keys    []byte  // likewise
+}
+
 // watchReply is one message of a watch.
 type watchReply struct {
-	prefix string // of the keys; what is read has it trimmed
+	prefix string  // of the keys; what is read has it trimmed
+	reader *reader // of all messages of the watch
 
 	header
 	created, canceled bool
@@ -23,14 +28,8 @@ type watchReply struct {
 }
 
 func (r *watchReply) parse(raw []byte) error {
-	*r = watchReply{prefix: r.prefix}
-	events := 0
-	for f := read(raw); f.next(); {
-		if f.tag == watchEvents {
-			events++
-		}
-	}
-	r.changes = make([]cellstate.Change, 0, events)
+	*r = watchReply{prefix: r.prefix, reader: r.reader}
+	found, keys := r.reader.events[:0], r.reader.keys[:0]
 	f := read(raw)
 	for f.next() {
 		var err error
@@ -46,72 +45,59 @@ func (r *watchReply) parse(raw []byte) error {
 		case watchReason:
 			r.reason = string(f.bytes)
 		case watchEvents:
-			err = r.parseEvent(f.bytes)
+			var e event
+			if e, err = parseEvent(f.bytes); err == nil {
+				found = append(found, e)
+				keys = append(keys, e.key...)
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return f.err
+	if f.err != nil {
+		return f.err
+	}
+	r.read(found, string(keys))
+	clear(found) // they point into raw
+	r.reader.events, r.reader.keys = found, keys
+	return nil
 }
 
-func (r *watchReply) parseEvent(raw []byte) error {
-	var kind uint64
-	var kv keyValue
+// read makes changes of events, whose keys stand one after the other in keys: one piece of
+// memory for all, which goes with the batch.
+func (r *watchReply) read(events []event, keys string) {
+	r.changes = make([]cellstate.Change, 0, len(events))
+	for i := range events {
+		e := &events[i]
+		key := keys[:len(e.key)]
+		keys = keys[len(e.key):]
+		c, err := r.reader.records.Change(cellstate.Key(strings.TrimPrefix(key, r.prefix)), e.value, e.mod, e.deleted)
+		if err != nil {
+			r.unreadable = err
+		}
+		r.changes = append(r.changes, c)
+		r.reached = max(r.reached, c.Revision)
+	}
+}
+
+// event of a watch.
+type event struct {
+	keyValue
+	deleted bool
+}
+
+func parseEvent(raw []byte) (e event, err error) {
 	f := read(raw)
 	for f.next() {
 		switch f.tag {
 		case eventType:
-			kind = f.num
+			e.deleted = f.num == eventTypeDelete
 		case eventKV:
-			var err error
-			if kv, err = parseKV(f.bytes); err != nil {
-				return err
+			if e.keyValue, err = parseKV(f.bytes); err != nil {
+				return e, err
 			}
 		}
 	}
-	if f.err != nil {
-		return f.err
-	}
-	c, err := change(r.prefix, kv, kind == eventTypeDelete)
-	if err != nil {
-		r.unreadable = err
-	}
-	r.changes = append(r.changes, c)
-	r.reached = max(r.reached, c.Revision)
-	return nil
-}
-
-// change decodes a record. A kind that this release does not know has no value.
-func change(prefix string, kv keyValue, deleted bool) (cellstate.Change, error) {
-	name := kv.key
-	if len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix {
-		name = name[len(prefix):]
-	}
-	c := cellstate.Change{Key: cellstate.Key(name), Deleted: deleted, Revision: kv.mod}
-	if deleted {
-		return c, nil
-	}
-	var err error
-	if c.Value, err = parseRecord(c.Parse().Kind, kv.value); err != nil {
-		c.Value = nil
-		return c, fmt.Errorf("record %s at revision %d cannot be read: %w", c.Key, kv.mod, err)
-	}
-	return c, nil
-}
-
-// parseRecord decodes the value of a key of some kind; nil if this release knows none.
-func parseRecord(kind cellstate.Kind, raw []byte) (proto.Message, error) {
-	if kind == cellstate.KindPlacement {
-		return parsePlacement(raw)
-	}
-	value := kind.NewValue()
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case interface{ UnmarshalVTUnsafe([]byte) error }:
-		// The message's strings point into its own copy of the record: one allocation for all.
-		return value, v.UnmarshalVTUnsafe(bytes.Clone(raw))
-	}
-	return value, proto.Unmarshal(raw, value)
+	return e, f.err
 }

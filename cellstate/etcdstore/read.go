@@ -25,8 +25,9 @@ func (s *Store) Load(ctx context.Context) (*cellstate.Snapshot, error) {
 // loadAt reads the state at a revision; 0: the present one.
 func (s *Store) loadAt(ctx context.Context, at int64) (*cellstate.Snapshot, error) {
 	var records []cellstate.Change
+	var reader cellstate.Reader
 	at, err := s.readRange(ctx, s.prefix, at, false, func(kv *mvccpb.KeyValue) error {
-		c, err := change(s.prefix, keyValue{key: kv.Key, value: kv.Value, mod: cellstate.Revision(kv.ModRevision)}, false)
+		c, err := reader.Change(cellstate.Key(kv.Key[len(s.prefix):]), kv.Value, cellstate.Revision(kv.ModRevision), false)
 		records = append(records, c)
 		return err
 	})

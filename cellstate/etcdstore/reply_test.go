@@ -137,7 +137,7 @@ func watchRepliesAreRead(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := watchReply{prefix: "/ohm/test/", created: true, canceled: true, changes: []cellstate.Change{{}}, reached: 1 << 62}
+	got := watchReply{prefix: "/ohm/test/", reader: new(reader), created: true, canceled: true, changes: []cellstate.Change{{}}, reached: 1 << 62}
 	if err := got.parse(raw); err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +154,13 @@ func watchRepliesAreRead(t *rapid.T) {
 			name = name[10:]
 			known = name != "later/release" && e.Type == mvccpb.Event_PUT
 		}
-		if string(c.Key) != name || int64(c.Revision) != e.Kv.ModRevision || c.Deleted != (e.Type == mvccpb.Event_DELETE) || (c.Value != nil) != known {
+		if string(c.Key) != name || int64(c.Revision) != e.Kv.ModRevision || c.Deleted != (e.Type == mvccpb.Event_DELETE) || (c.Record() != nil) != known {
 			t.Fatalf("got %+v of %v", c, e)
 		}
 		if known {
-			value := c.Value.ProtoReflect().New().Interface()
-			if err := proto.Unmarshal(e.Kv.Value, value); err != nil || !proto.Equal(value, c.Value) {
-				t.Fatalf("got %v, want %v, %v", c.Value, value, err)
+			value := c.Record().ProtoReflect().New().Interface()
+			if err := proto.Unmarshal(e.Kv.Value, value); err != nil || !proto.Equal(value, c.Record()) {
+				t.Fatalf("got %v, want %v, %v", c.Record(), value, err)
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func FuzzGarbage(f *testing.F) {
 				t.Fatalf("%d responses, want %d", len(txn.nested), len(want.Responses))
 			}
 		}
-		watch := watchReply{prefix: "/ohm/test/"}
+		watch := watchReply{prefix: "/ohm/test/", reader: new(reader)}
 		if err := watch.parse(raw); err == nil {
 			var want pb.WatchResponse
 			if proto.Unmarshal(raw, &want) == nil && (len(watch.changes) != len(want.Events) || watch.canceled != want.Canceled) {
@@ -204,7 +204,7 @@ func TestARecordThatCannotBeReadIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := watchReply{prefix: "/ohm/test/"}
+	got := watchReply{prefix: "/ohm/test/", reader: new(reader)}
 	if err := got.parse(raw); err != nil || got.unreadable == nil {
 		t.Fatalf("%v, %v", err, got.unreadable)
 	}
@@ -264,7 +264,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.Run("by=hand", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			r := watchReply{prefix: "/ohm/test/"}
+			r := watchReply{prefix: "/ohm/test/", reader: new(reader)}
 			if err := r.parse(raw); err != nil || len(r.changes) != 300 {
 				b.Fatal(err)
 			}
@@ -278,8 +278,9 @@ func BenchmarkEvents(b *testing.B) {
 				b.Fatal(err)
 			}
 			changes := make([]cellstate.Change, 0, len(r.Events))
+			var records cellstate.Reader
 			for _, e := range r.Events {
-				c, err := change("/ohm/test/", keyValue{key: []byte(string(e.Kv.Key)), value: e.Kv.Value, mod: cellstate.Revision(e.Kv.ModRevision)}, false)
+				c, err := records.Change(cellstate.Key(e.Kv.Key[len("/ohm/test/"):]), e.Kv.Value, cellstate.Revision(e.Kv.ModRevision), false)
 				if err != nil {
 					b.Fatal(err)
 				}

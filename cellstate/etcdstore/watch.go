@@ -29,6 +29,7 @@ type watch struct {
 	reached     cellstate.Revision
 	opened      bool          // by an earlier stream
 	ask         chan struct{} // for progress; holds one wish
+	reader      reader
 	yield       func(cellstate.Batch, error) bool
 }
 
@@ -105,7 +106,7 @@ func (w *watch) follow(ctx context.Context) error {
 		return s.broken(err)
 	}
 	for {
-		reply := watchReply{prefix: s.prefix}
+		reply := watchReply{prefix: s.prefix, reader: &w.reader}
 		if err := stream.RecvMsg(&reply); err != nil {
 			return s.broken(err)
 		}

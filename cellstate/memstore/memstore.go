@@ -187,14 +187,3 @@ const fencePrefix = "!f/"
 func fenceKey(n cellstate.NodeName) string { return fencePrefix + string(n) }
 
 func watched(key string) bool { return !strings.HasPrefix(key, "!") }
-
-func decode(key cellstate.Key, value []byte) (proto.Message, error) {
-	m := key.Parse().Kind.NewValue()
-	if m == nil {
-		return nil, nil
-	}
-	if err := proto.Unmarshal(value, m); err != nil {
-		return nil, fmt.Errorf("record %s: %w", key, err)
-	}
-	return m, nil
-}

@@ -78,18 +78,18 @@ func (s *state) apply(e event) {
 // snapshot decodes the whole state.
 func (s state) snapshot() (*cellstate.Snapshot, error) {
 	var records []cellstate.Change
+	var reader cellstate.Reader
 	fences := map[cellstate.NodeName]cellstate.Revision{}
 	for r := range s.scan("", "") {
 		if name, ok := strings.CutPrefix(r.key, fencePrefix); ok {
 			fences[cellstate.NodeName(name)] = r.revision
 			continue
 		}
-		key := cellstate.Key(r.key)
-		value, err := decode(key, r.value)
+		c, err := reader.Change(cellstate.Key(r.key), r.value, r.revision, false)
 		if err != nil {
 			return nil, err
 		}
-		records = append(records, cellstate.Change{Key: key, Value: value, Revision: r.revision})
+		records = append(records, c)
 	}
 	return cellstate.NewSnapshot(s.revision, records, fences)
 }

@@ -60,17 +60,15 @@ func (s *Store) since(after cellstate.Revision, asked *int) (cellstate.Batch, <-
 	}
 	*asked = progress
 	batch := cellstate.Batch{Revision: max(after, present)}
+	var reader cellstate.Reader
 	for _, e := range events[from:] {
 		for _, c := range e.changes {
 			if !watched(c.key) {
 				continue
 			}
-			change := cellstate.Change{Key: cellstate.Key(c.key), Deleted: c.deleted, Revision: e.revision}
-			if !c.deleted {
-				var err error
-				if change.Value, err = decode(change.Key, c.value); err != nil {
-					return cellstate.Batch{}, nil, err
-				}
+			change, err := reader.Change(cellstate.Key(c.key), c.value, e.revision, c.deleted)
+			if err != nil {
+				return cellstate.Batch{}, nil, err
 			}
 			if s.faults.loseEvent == nil || !s.faults.loseEvent(change) {
 				batch.Changes = append(batch.Changes, change)

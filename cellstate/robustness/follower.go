@@ -71,7 +71,7 @@ func (f *follower) follow(ctx context.Context, oldest *cellstate.Snapshot) error
 		f.reached, f.latest = max(f.reached, b.Revision), auditor.State()
 		f.tally.see(before, f.latest, b)
 		for _, c := range b.Changes {
-			if _, ok := c.Value.(*ohmv1.Placement); ok {
+			if _, ok := c.Record().(*ohmv1.Placement); ok {
 				f.claims++
 			}
 		}

@@ -109,7 +109,7 @@ func (r *run) machines(ctx context.Context, s *cellstate.Snapshot) error {
 	for n := range s.Nodes() {
 		var want, got []string
 		for _, p := range n.Placements() {
-			want = append(want, cellstate.TaskID(p.Placement))
+			want = append(want, p.TaskID())
 		}
 		tasks, err := r.cell.drivers[string(n.Name)].List(ctx)
 		if err != nil {

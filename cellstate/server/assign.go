@@ -109,7 +109,7 @@ func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, t *told, move
 // command.
 func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.Assignment {
 	spec := j.Record.GetSpec()
-	a := &ohmv1.Assignment{Id: cellstate.TaskID(p.Placement), Placement: p.Placement, Stop: spec.GetStop()}
+	a := &ohmv1.Assignment{Id: p.TaskID(), Placement: p.Record(), Stop: spec.GetStop()}
 	group := j.Group(p.Slot.Group)
 	if j.Record.GetVersion() != p.Slot.Version || group == nil {
 		return a
@@ -194,7 +194,7 @@ func gangOf(j *cellstate.Job, p *cellstate.Placement) []*ohmv1.Placement {
 		}
 		var member *ohmv1.Placement
 		if t.Placement != nil {
-			member = t.Placement.Placement
+			member = t.Placement.Record()
 		}
 		for _, e := range t.Ended {
 			if e.GetPlacement().GetTxn() == p.GetTxn() {

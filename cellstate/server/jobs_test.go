@@ -195,7 +195,7 @@ func TestLogs(t *testing.T) {
 	}
 
 	answers, req := ask(&ohmv1.LogsRequest{Job: "a", Index: 0, Stream: "stdout"})
-	if req.GetTaskId() != cellstate.TaskID(second.Placement) || req.GetStream() != "stdout" {
+	if req.GetTaskId() != second.TaskID() || req.GetStream() != "stdout" {
 		t.Fatalf("the agent was asked for %v", req)
 	}
 	push(&ohmv1.LogChunk{Id: req.GetId(), Data: []byte("one ")}, &ohmv1.LogChunk{Data: []byte("two")})
@@ -203,7 +203,7 @@ func TestLogs(t *testing.T) {
 		t.Fatalf("log: %q, %v", got.text, got.err)
 	}
 	answers, req = ask(&ohmv1.LogsRequest{Job: "a", Index: 0, Attempt: 1})
-	if req.GetTaskId() != cellstate.TaskID(first.Placement) {
+	if req.GetTaskId() != first.TaskID() {
 		t.Fatalf("attempt 1: the agent was asked for %v", req)
 	}
 	push(&ohmv1.LogChunk{Id: req.GetId()})
@@ -429,7 +429,7 @@ func TestAudit(t *testing.T) {
 		t.Fatalf("report: %v", report)
 	}
 	// A record that breaks a promise, as only a broken store or a foreign hand could write it.
-	forged := proto.CloneOf(p.Placement)
+	forged := proto.CloneOf(p.Record())
 	forged.Slot.Index, forged.Txn, forged.Resources = 1, "forged", &ohmv1.Resources{CpuMilli: 1 << 30}
 	b, err := proto.Marshal(forged)
 	if err != nil {

@@ -87,7 +87,7 @@ func attemptOf(j *cellstate.Job, req *ohmv1.LogsRequest) (*ohmv1.Placement, erro
 			}
 		}
 		if p := t.Placement; p != nil && (req.GetAttempt() == 0 || req.GetAttempt() == p.GetAttempt()) {
-			newest = p.Placement
+			newest = p.Record()
 		}
 	}
 	switch {

@@ -24,7 +24,7 @@ func (s *insight) GetTxn(ctx context.Context, req *ohmv1.GetTxnRequest) (*ohmv1.
 	for j := range snapshot.Jobs() {
 		for _, t := range j.Tasks {
 			if p := t.Placement; p != nil && p.GetTxn() == v.GetTransaction() {
-				addClaim(v, p.Placement, int64(p.Revision), max(t.Status.GetState(), task.Assigned))
+				addClaim(v, p.Record(), int64(p.Revision), max(t.Status.GetState(), task.Assigned))
 			}
 			for _, e := range t.Ended {
 				if e.GetPlacement().GetTxn() == v.GetTransaction() {

@@ -268,7 +268,7 @@ func (w *world) finish() {
 		for n := range stored.Nodes() {
 			got := v.snapshot.Node(n.Name)
 			same := slices.EqualFunc(got.Placements(), n.Placements(), func(a, b *cellstate.Placement) bool {
-				return a.Revision == b.Revision && proto.Equal(a.Placement, b.Placement)
+				return a.Revision == b.Revision && proto.Equal(a.Record(), b.Record())
 			})
 			if !v.missed && (got.Fence != n.Fence || !same) {
 				w.Fatalf("node %s: seen %v, stored %v", n.Name, got, n)

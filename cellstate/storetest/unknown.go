@@ -30,7 +30,7 @@ func unknownLaws() []law {
 				seen[ch.Key] = ch
 			}
 			for _, key := range keys {
-				if ch := seen[key]; ch.Revision == 0 || ch.Deleted || ch.Value != nil {
+				if ch := seen[key]; ch.Revision == 0 || ch.Deleted || ch.Record() != nil {
 					c.Errorf("%s: %+v", key, ch)
 				}
 				c.refuses(cellstate.Write{Records: []cellstate.Record{{Key: key, Value: &ohmv1.Meta{}}}}) // it is still there

@@ -53,7 +53,7 @@ func TestFollow(t *testing.T) {
 					change(of.PlacementKey(), nil)
 					change(of.StatusKey(), nil)
 					change(of.EndedKey(int(now.Placement.GetAttempt())), &ohmv1.Ended{
-						Placement: now.Placement.Placement, Status: &ohmv1.Status{Slot: of.Proto(), Cause: cause, Ended: stamp(0)},
+						Placement: now.Placement.Record(), Status: &ohmv1.Status{Slot: of.Proto(), Cause: cause, Ended: stamp(0)},
 					})
 				}
 			}

@@ -78,7 +78,7 @@ func pending(t *cellstate.Task, j *cellstate.Job, message string) *ohmv1.TaskVie
 
 func liveView(t *cellstate.Task) *ohmv1.TaskView {
 	v := view(t.Slot, int(t.Placement.GetAttempt()))
-	fillPlacement(v, t.Placement.Placement)
+	fillPlacement(v, t.Placement)
 	v.State, v.Since = task.Name(task.Assigned), t.Placement.GetTime()
 	if t.Status.GetState() != task.Unknown {
 		fillStatus(v, t.Status)
@@ -93,7 +93,14 @@ func endedView(e *cellstate.Ended) *ohmv1.TaskView {
 	return v
 }
 
-func fillPlacement(v *ohmv1.TaskView, p *ohmv1.Placement) {
+// placement is a live one's row or an ended one's record.
+type placement interface {
+	GetNode() string
+	GetTxn() string
+	GetGpus() []*ohmv1.DeviceShare
+}
+
+func fillPlacement(v *ohmv1.TaskView, p placement) {
 	v.Node, v.Transaction, v.Gpus = p.GetNode(), p.GetTxn(), p.GetGpus()
 }
 

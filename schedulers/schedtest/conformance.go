@@ -125,7 +125,7 @@ func rowsOf(s *cellstate.Snapshot) (rows []proto.Message) {
 			rows = append(rows, proto.CloneOf(n.Facts))
 		}
 		for _, p := range n.Placements() {
-			rows = append(rows, proto.CloneOf(p.Placement))
+			rows = append(rows, proto.CloneOf(p.Record()))
 		}
 	}
 	for j := range s.Jobs() {

@@ -119,7 +119,7 @@ func ReadOf(s *cellstate.Snapshot) *Read {
 	r := &Read{Revision: s.Revision()}
 	for n := range s.Nodes() {
 		for _, p := range n.Placements() {
-			d := deed(Claim, p.Placement)
+			d := deed(Claim, p.Record())
 			d.By = p.GetEvictedBy()
 			r.Live = append(r.Live, d)
 		}

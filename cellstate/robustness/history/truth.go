@@ -46,7 +46,7 @@ func (t *Truth) See(b cellstate.Batch) {
 		if c.Deleted {
 			continue
 		}
-		for _, d := range DeedsOf([]cellstate.Record{{Key: c.Key, Value: c.Value}}) {
+		for _, d := range DeedsOf([]cellstate.Record{{Key: c.Key, Value: c.Record()}}) {
 			name := d.name()
 			if _, again := e.happened[name]; again {
 				continue // a record that is rewritten as it is, such as an eviction by the same transaction

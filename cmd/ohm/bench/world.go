@@ -133,7 +133,7 @@ func (w *world) see(b cellstate.Batch) {
 		} else {
 			w.tally.puts[k.Kind]++
 		}
-		switch value := c.Value.(type) {
+		switch value := c.Record().(type) {
 		case *ohmv1.Placement:
 			w.place(k.Slot.JobName(), value, now)
 			nodes[write{value.GetNode(), c.Revision}] = true
