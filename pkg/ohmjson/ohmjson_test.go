@@ -68,7 +68,7 @@ func TestMarshalList(t *testing.T) {
 		want string
 	}{
 		{nil, `[]`},
-		{[]*ohmv1.GPUView{{Id: "0", UsedMilli: 460}, {Id: "1"}}, `[{"id":"0","model":"","usedMilli":460},{"id":"1","model":"","usedMilli":0}]`},
+		{[]*ohmv1.GPUView{{Id: "0", UsedMilli: 460}, {Id: "1"}}, `[{"id":"0","model":"","usedMilli":460,"health":"","why":""},{"id":"1","model":"","usedMilli":0,"health":"","why":""}]`},
 	} {
 		if got, err := MarshalList(c.in); err != nil || string(got) != c.want {
 			t.Errorf("got %s, %v, want %s", got, err, c.want)
