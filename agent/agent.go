@@ -59,7 +59,8 @@ type Config struct {
 	Pace        time.Duration // between two messages of reports; a quarter where a task has ended; 1 s
 	Repeat      time.Duration // until an end that was not released is reported again; 30 s
 	Resync      time.Duration // between two looks at the whole machine; 5 s
-	StepTimeout time.Duration // of one step of one task; 3 min
+	StepTimeout time.Duration // of one step of one task, but a start; 3 min
+	StartFor    time.Duration // that a start may be tried again where that helps, as while a registry is down; 2 min
 	LookTimeout time.Duration // of one look at the machine; 10 s
 	Steps       int           // at the same time; 16
 	LogPushes   int           // at the same time; 64
@@ -74,7 +75,7 @@ func (c *Config) fill() {
 	for d, otherwise := range map[*time.Duration]time.Duration{
 		&c.Heartbeat: 10 * time.Second, &c.Answer: 30 * time.Second, &c.Backoff: 5 * time.Second,
 		&c.Batch: 20 * time.Millisecond, &c.Pace: time.Second, &c.Repeat: 30 * time.Second, &c.Resync: 5 * time.Second,
-		&c.StepTimeout: 3 * time.Minute, &c.LookTimeout: 10 * time.Second, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
+		&c.StepTimeout: 3 * time.Minute, &c.StartFor: 2 * time.Minute, &c.LookTimeout: 10 * time.Second, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
 		&c.DeviceEvery: 10 * time.Second, &c.DeviceWait: 3 * time.Minute,
 	} {
 		if *d <= 0 {

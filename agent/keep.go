@@ -4,9 +4,12 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/ohmcell/ohm/agent/driver"
 )
 
-const callRemoveLogs = "remove logs"
+// callRemoveLogs is the loop's own step, beside those of driver.Step.
+const callRemoveLogs driver.Call = "remove logs"
 
 // pruneEvery is the time between two looks for logs to be removed: nobody waits for it.
 const pruneEvery = time.Second
@@ -47,7 +50,7 @@ func (l *loop) prune(ctx context.Context, now time.Time) {
 		if now.Before(e.notUntil) {
 			continue
 		}
-		l.act(ctx, e, func(ctx context.Context) result {
+		l.act(ctx, e, l.StepTimeout, func(ctx context.Context) result {
 			return result{entry: e, call: callRemoveLogs, err: l.Driver.RemoveLogs(ctx, e.id)}
 		})
 	}

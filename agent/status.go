@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -26,21 +27,17 @@ func endStatus(p *ohmv1.Placement, s task.State, cause, message string) *ohmv1.S
 }
 
 // failedStart is the end of an attempt that never ran.
-func failedStart(p *ohmv1.Placement, why string, at time.Time) *ohmv1.Status {
-	st := endStatus(p, task.Failed, task.StartFailed, why)
+func failedStart(p *ohmv1.Placement, cause, why string, at time.Time) *ohmv1.Status {
+	st := endStatus(p, task.EndState(cause, 0), cause, why)
 	st.Ended = stamp(at)
 	return st
 }
 
-// stopped is the end state of a task that was stopped for a cause.
+// stopped is the end of a task that was asked to end for a cause; empty: it is not desired
+// any more.
 func stopped(cause string) (task.State, string) {
-	switch cause {
-	case task.TimedOut, task.DeviceLost:
-		return task.Failed, cause
-	case "":
-		return task.Stopped, task.Stop
-	}
-	return task.Stopped, cause
+	cause = cmp.Or(cause, task.Stop)
+	return task.EndState(cause, 0), cause
 }
 
 // end is how the task ended, nil if it has not or if nobody knows its placement. stop is
@@ -70,14 +67,11 @@ func end(s *situation, m *memo, stop string) *ohmv1.Status {
 // seenEnd is the end that the driver saw. It counts as a stop only if the task had been
 // asked to end before.
 func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *ohmv1.Status {
-	st := statusOf(p, task.Failed)
+	st := statusOf(p, task.EndState(o.Cause, o.ExitCode))
 	describe(st, o)
 	st.Cause, st.ExitCode, st.Signal, st.Ended = o.Cause, int32(o.ExitCode), int32(o.Signal), stamp(o.Ended)
-	switch {
-	case o.State == task.Lost:
+	if o.State == task.Lost {
 		st.State = task.Lost
-	case o.Cause == task.Exited && o.ExitCode == 0:
-		st.State = task.Succeeded
 	}
 	asked := !m.StopAsked.IsZero() && (o.Ended.IsZero() || !o.Ended.Before(m.StopAsked))
 	if m.StopAsked.IsZero() && stop != "" && o.Cause == task.Signalled {
@@ -85,7 +79,7 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 	} else {
 		stop = m.StopCause
 	}
-	if asked && o.Cause != task.StartFailed {
+	if asked {
 		st.State, st.Cause = stopped(stop)
 	}
 	return st

@@ -14,7 +14,7 @@ import (
 // result of a step, with a look at the task after it.
 type result struct {
 	entry *entry
-	call  string
+	call  driver.Call
 	next  task.State
 	err   error
 
@@ -35,9 +35,16 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	if e.repeats++; d.call != e.lastCall {
 		e.lastCall, e.repeats = d.call, 1
 	}
+	timeout := l.StepTimeout
+	if d.call == driver.CallStart {
+		if e.startBy.IsZero() {
+			e.startBy = time.Now().Add(l.StartFor)
+		}
+		timeout += max(0, time.Until(e.startBy)) // the driver tries for so long, and then cleans up
+	}
 	control := driver.Control(l.Driver, l.driverTask(e), stopSignal(e.memo.Run))
 	r := result{entry: e, call: d.call}
-	l.act(ctx, e, func(ctx context.Context) result {
+	l.act(ctx, e, timeout, func(ctx context.Context) result {
 		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
 		if !l.instant {
 			var cancel context.CancelFunc
@@ -56,7 +63,7 @@ const quickStart = 250 * time.Millisecond
 // slowStart reports a start that takes long. It returns when one that is under way will
 // have; zero: there is none.
 func (l *loop) slowStart(e *entry, now time.Time) time.Time {
-	if e.lastCall != callStart || e.desired == nil {
+	if e.lastCall != driver.CallStart || e.desired == nil {
 		return time.Time{}
 	}
 	if slow := e.begun.Add(quickStart); now.Before(slow) {
@@ -67,7 +74,7 @@ func (l *loop) slowStart(e *entry, now time.Time) time.Time {
 }
 
 // act does something to a task while the loop leaves it alone, or on the spot.
-func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) result) {
+func (l *loop) act(ctx context.Context, e *entry, timeout time.Duration, do func(context.Context) result) {
 	e.busy, e.begun = true, time.Now()
 	l.busy++
 	ctx = context.WithoutCancel(ctx)
@@ -76,7 +83,7 @@ func (l *loop) act(ctx context.Context, e *entry, do func(context.Context) resul
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, l.StepTimeout)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		l.results <- do(ctx)
 	}()
@@ -89,7 +96,7 @@ func (l *loop) driverTask(e *entry) driver.Task {
 	t := driver.Task{
 		ID: e.id, Command: a.GetCommand(), Env: a.GetEnv(),
 		Resources: a.GetPlacement().GetResources(), GPUs: a.GetPlacement().GetGpus(),
-		MaxRuntime: a.GetMaxRuntime().AsDuration(),
+		MaxRuntime: a.GetMaxRuntime().AsDuration(), StartBy: e.startBy,
 	}
 	l.equip(&t)
 	return t
@@ -115,15 +122,15 @@ func (l *loop) result(r result) {
 		l.warnStep(e, r.call, err)
 	}
 	switch r.call {
-	case callStart:
+	case driver.CallStart:
 		l.started(e, r)
-	case callTerminate:
+	case driver.CallTerminate:
 		e.unsent = r.err != nil
 	}
 }
 
-func (l *loop) warnStep(e *entry, call string, err error) {
-	l.Log.Warn("a step failed", zap.String("task", e.id), zap.String("step", call), zap.Error(err))
+func (l *loop) warnStep(e *entry, call driver.Call, err error) {
+	l.Log.Warn("a step failed", zap.String("task", e.id), zap.String("step", string(call)), zap.Error(err))
 }
 
 // started takes over how a start went (A2). A start that was not tried changes nothing.
@@ -135,7 +142,7 @@ func (l *loop) started(e *entry, r result) {
 	case r.next != task.Failed, !e.blind && e.here && e.seen.State > task.Assigned:
 		return // not tried; or the driver says more
 	default:
-		m.End = failedStart(e.memo.Run.GetPlacement(), r.err.Error(), time.Now())
+		m.End = failedStart(e.memo.Run.GetPlacement(), driver.StartCause(r.err), r.err.Error(), time.Now())
 	}
 	l.remember(e, m)
 }

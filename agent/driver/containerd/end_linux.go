@@ -127,8 +127,12 @@ func (d *Driver) finish(ctx context.Context, t driver.Task, e exit) error {
 	if err := d.cgroups(t.ID).Kill(ctx); err != nil {
 		return err
 	}
-	for _, c := range t.All() {
-		if err := d.dropProcess(ctx, containerID(t.ID, c.Name)); err != nil {
+	names, err := d.containers(t)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := d.dropProcess(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -143,11 +147,23 @@ func (d *Driver) finish(ctx context.Context, t driver.Task, e exit) error {
 
 // clear leaves nothing of the task in containerd or among the processes.
 func (d *Driver) clear(ctx context.Context, t driver.Task) error {
-	errs := []error{d.cgroups(t.ID).Kill(ctx)}
-	for _, c := range t.All() {
-		errs = append(errs, d.dropContainer(ctx, containerID(t.ID, c.Name)))
+	names, err := d.containers(t)
+	errs := []error{err, d.cgroups(t.ID).Kill(ctx)}
+	for _, name := range names {
+		errs = append(errs, d.dropContainer(ctx, name))
 	}
 	return errors.Join(errs...)
+}
+
+// containers are containerd's names of all that it may have of a task.
+func (d *Driver) containers(t driver.Task) (names []string, err error) {
+	st, err := d.readState(t.ID)
+	for _, c := range t.All() {
+		for try := range st.Tries[c.Name] + 1 {
+			names = append(names, containerID(t.ID, c.Name, try))
+		}
+	}
+	return names, err
 }
 
 // dropProcess has containerd forget a container's process, and with it the shim. What the
@@ -188,6 +204,9 @@ func (d *Driver) dropContainer(ctx context.Context, id string) error {
 	case !errdefs.IsNotFound(err):
 		return fmt.Errorf("ask containerd: %w", err)
 	}
+	if err := d.endShim(ctx, id); err != nil {
+		return err
+	}
 	if err := d.client.SnapshotService(snapshotter).Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("remove the file system of container %s: %w", id, err)
 	}
@@ -218,6 +237,11 @@ func (d *Driver) sweep(ctx context.Context) error {
 		if !owned(own, box.ID()) {
 			d.log.Info("a container of no task is removed", zap.String("container", box.ID()))
 			errs = append(errs, d.dropContainer(ctx, box.ID()))
+		}
+	}
+	for container := range d.shims() {
+		if !owned(own, container) {
+			errs = append(errs, d.endShim(ctx, container))
 		}
 	}
 	stray, err := d.strays(ctx, own)

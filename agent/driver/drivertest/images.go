@@ -129,7 +129,12 @@ type registry struct {
 }
 
 func newRegistry(t *testing.T, image Image) *registry {
-	return &registry{files: imageFiles(t, image)}
+	t.Helper()
+	files, err := imageFiles(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &registry{files: files}
 }
 
 // at serves until the test's end.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -25,6 +26,7 @@ const (
 
 // report is the shim's one word to whoever called Start and may be gone by now.
 type report struct {
+	Cause string `json:",omitempty"` // of pkg/task
 	Error string `json:",omitempty"` // the task is over before it began
 }
 
@@ -39,8 +41,8 @@ func shim(dir string) error {
 	end := t.run(starter)
 	end.Ended = now()
 	err := writeExit(dir, end)
-	if end.Cause == task.StartFailed {
-		_ = json.NewEncoder(starter).Encode(report{Error: end.Message}) // it may be gone
+	if t.failed {
+		_ = json.NewEncoder(starter).Encode(report{end.Cause, end.Message}) // it may be gone
 	}
 	return err
 }
@@ -50,11 +52,18 @@ type tended struct {
 	dir   string
 	spec  spec
 	state state
+
+	failed bool // it did not start
+}
+
+// failed is the end of a task that did not start.
+func failed(err error) exit {
+	return exit{Cause: driver.StartCause(err), Message: err.Error(), Ended: now()}
 }
 
 // run returns when no process of the task is left.
 func (t *tended) run(starter io.WriteCloser) exit {
-	failed := func(err error) exit { return exit{Cause: task.StartFailed, Message: err.Error()} }
+	failed := func(err error) exit { t.failed = true; return failed(err) }
 	talk, logs, err := t.prepare()
 	if err != nil {
 		return failed(err)
