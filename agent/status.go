@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -68,7 +69,7 @@ func end(s *situation, m *memo, stop string) *ohmv1.Status {
 // asked to end before.
 func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *ohmv1.Status {
 	st := statusOf(p, task.EndState(o.Cause, o.ExitCode))
-	describe(st, o)
+	describe(st, p, o)
 	st.Cause, st.ExitCode, st.Signal, st.Ended = o.Cause, int32(o.ExitCode), int32(o.Signal), stamp(o.Ended)
 	if o.State == task.Lost {
 		st.State = task.Lost
@@ -86,10 +87,13 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 }
 
 // describe fills in what a driver says of any task.
-func describe(st *ohmv1.Status, o driver.Observation) {
+func describe(st *ohmv1.Status, p *ohmv1.Placement, o driver.Observation) {
 	st.Message, st.Pid, st.Started = o.Message, int64(o.Pid), stamp(o.Started)
 	if o.OOM && st.Message == "" {
 		st.Message = "a process of it was killed for memory"
+		if limit := p.GetResources().GetMemoryBytes(); limit > 0 {
+			st.Message += "; its limit is " + resource.FormatBytes(limit)
+		}
 	}
 }
 
@@ -107,7 +111,7 @@ func report(s *situation, m *memo, now task.State) *ohmv1.Status {
 		now = task.Stopping
 	}
 	st := statusOf(s.desired.GetPlacement(), now)
-	describe(st, s.seen)
+	describe(st, s.desired.GetPlacement(), s.seen)
 	if s.devices != "" {
 		st.Message = strings.Join(slices.DeleteFunc([]string{st.Message, s.devices}, func(m string) bool { return m == "" }), "; ")
 	}

@@ -22,6 +22,7 @@ type Agent struct {
 	Name       string
 	Dir        string
 	Cgroup     string // of its tasks, unique on the machine
+	Namespace  string // in containerd
 	Address    string // of the server
 	Containerd string // socket; empty: the native driver
 	Init       string // ohm-init
@@ -63,7 +64,7 @@ func (a Agent) driver() (driver.Driver, error) {
 		return native.New(native.Config{Dir: a.Dir, CgroupName: a.Cgroup, Log: a.Log})
 	}
 	d, err := containerd.New(containerd.Config{
-		Dir: a.Dir, Address: a.Containerd, Namespace: a.Name, CgroupName: a.Cgroup, Init: a.Init, Log: a.Log,
+		Dir: a.Dir, Address: a.Containerd, Namespace: a.Namespace, CgroupName: a.Cgroup, Init: a.Init, Log: a.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("containerd driver: %w", err)

@@ -23,19 +23,20 @@ func (w *world) leaks() (left []string) {
 	left = append(left, processes(w.notes, w.Dir, w.nodes)...)
 	for _, n := range w.nodes {
 		left = append(left, groups(n.cgroup)...)
-		for _, dir := range []string{filepath.Join(n.dir, "tasks")} {
-			entries, _ := os.ReadDir(dir) // it may not be there yet
-			for _, e := range entries {
-				left = append(left, "folder "+filepath.Join(dir, e.Name()))
-			}
+		dir := filepath.Join(n.dir, "tasks")
+		entries, _ := os.ReadDir(dir) // it may not be there yet
+		for _, e := range entries {
+			left = append(left, "folder "+filepath.Join(dir, e.Name()))
 		}
 		if n.containerd && w.daemon != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-			boxes, err := w.daemon.Left(ctx, n.name)
+			boxes, err := w.daemon.Left(ctx, n.namespace)
 			cancel()
 			if err != nil {
 				boxes = append(boxes, "what containerd has cannot be told: "+err.Error())
 			}
+			known, _ := filepath.Glob("/run/containerd/runc/" + n.namespace + "/*") // to runc
+			boxes = append(boxes, known...)
 			for _, b := range boxes {
 				left = append(left, n.name+": "+b)
 			}

@@ -22,6 +22,7 @@ type node struct {
 	name       string
 	dir        string
 	cgroup     string
+	namespace  string // of containerd
 	containerd bool
 
 	mu      sync.Mutex // held while the agent is killed and started
@@ -82,7 +83,7 @@ func newWorld(ctx context.Context, c Config, image, notes string) (w *world, err
 	for _, name := range []string{"native-1", "native-2", "containerd-1", "containerd-2"} {
 		n := &node{
 			name: name, dir: filepath.Join(c.Dir, name), containerd: name[0] == 'c',
-			cgroup: fmt.Sprintf("ohm-chaos-%d-%s", os.Getpid(), name),
+			cgroup: fmt.Sprintf("ohm-chaos-%d-%s", os.Getpid(), name), namespace: fmt.Sprintf("chaos-%d-%s", os.Getpid(), name),
 		}
 		w.nodes = append(w.nodes, n)
 		if err := w.start(n); err != nil {
@@ -111,7 +112,7 @@ func (w *world) whole() error {
 // start starts a node's agent.
 func (w *world) start(n *node) (err error) {
 	args := []string{
-		"agent", "-name", n.name, "-dir", n.dir, "-cgroup", n.cgroup, "-address", w.address,
+		"agent", "-name", n.name, "-dir", n.dir, "-cgroup", n.cgroup, "-namespace", n.namespace, "-address", w.address,
 		"-init", filepath.Join(filepath.Dir(w.Ohm), "ohm-init"), "-image", w.image, "-notes", w.notes,
 	}
 	if n.containerd {
@@ -176,6 +177,9 @@ func (w *world) end() (left []string) {
 	}
 	if w.daemon != nil {
 		w.daemon.End(syscall.SIGTERM)
+		for _, n := range w.nodes {
+			_ = os.Remove(filepath.Join("/run/containerd/runc", n.namespace)) // empty, or told as a leak
+		}
 		for _, m := range w.daemon.Mounts() {
 			left = append(left, "mount "+m)
 		}

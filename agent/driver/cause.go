@@ -4,6 +4,7 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -30,4 +31,17 @@ func StartCause(err error) string {
 		return task.DiskFull
 	}
 	return task.StartFailed
+}
+
+// OOMMessage says of a task that was killed for memory what it had used at most, and what it
+// may; bytes, 0 where that is not known or there is no limit.
+func OOMMessage(peak, limit int64) string {
+	text := "killed for want of memory on the node"
+	if limit > 0 {
+		text = "killed for memory: its limit is " + resource.FormatBytes(limit)
+	}
+	if peak > 0 {
+		text += ", it used up to " + resource.FormatBytes(peak)
+	}
+	return text
 }

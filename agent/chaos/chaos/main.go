@@ -74,6 +74,12 @@ func keep(from, to string) error {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(from, "*.log"))
+	said, _ := filepath.Glob(filepath.Join(from, "*", "logs", "*", "stderr")) // of tasks
+	for _, file := range said {
+		if data, readErr := os.ReadFile(file); readErr == nil && len(data) > 0 {
+			err = errors.Join(err, os.WriteFile(filepath.Join(to, filepath.Base(filepath.Dir(file))+".stderr"), data, 0o600))
+		}
+	}
 	for _, file := range append(files, filepath.Join(from, "ctd", "log"), filepath.Join(from, "notes", "notes")) {
 		data, readErr := os.ReadFile(file)
 		if readErr != nil {
@@ -92,6 +98,7 @@ func agent(ctx context.Context, args []string) error {
 	f.StringVar(&a.Name, "name", "", "of the node")
 	f.StringVar(&a.Dir, "dir", "", "its folder")
 	f.StringVar(&a.Cgroup, "cgroup", "", "of its tasks")
+	f.StringVar(&a.Namespace, "namespace", "", "in containerd")
 	f.StringVar(&a.Address, "address", "", "of the server")
 	f.StringVar(&a.Containerd, "containerd", "", "socket of containerd; none: the native driver")
 	f.StringVar(&a.Init, "init", "", "the program ohm-init")

@@ -139,6 +139,38 @@ func TestStartLost(t *testing.T) {
 	}
 }
 
+// TestNeverRan: a container of which runc's init failed before there was any ohm-init is made
+// again; one that ran, or was killed, is not. (Found by make chaos.)
+func TestNeverRan(t *testing.T) {
+	d := &Driver{tasks: t.TempDir()}
+	w := driver.Task{ID: "one"}
+	c := w.All()[0]
+	if err := os.Mkdir(d.folder("one"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name   string
+		report string
+		st     state
+		status int
+		want   bool
+	}{
+		{"no word, and a failure", "", state{}, 1, true},
+		{"the same for the fifth time", "", state{Tries: map[string]int{c.Name: mostTries}}, 1, false},
+		{"its command was seen", "", state{Main: true}, 1, false},
+		{"a word", "started 7\n", state{}, 1, false},
+		{"killed", "", state{}, 137, false},
+		{"exit 0", "", state{}, 0, false},
+	} {
+		if err := os.WriteFile(d.report("one", c.Name), []byte(x.report), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.neverRan(w, c, x.st, seen{there: true, status: x.status}); got != x.want {
+			t.Errorf("%s: %v", x.name, got)
+		}
+	}
+}
+
 // TestOneFetch: those that start tasks of one image fetch it one after the other, and others
 // do not wait for them. (Found by make chaos: sixteen imports at once, none in time.)
 func TestOneFetch(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -43,7 +44,11 @@ func (d *Driver) noteOOMs(id string) int64 {
 		c = new(oomCount)
 		d.ooms[id] = c
 	}
+	// That the command only has to end is no sign that another one was killed.
 	if len(c.seen) == 0 || c.seen[len(c.seen)-1].count < n {
+		if st, err := d.readState(id); err != nil || st.Pid == 0 || cgroup.Doomed(st.Pid) {
+			return n
+		}
 		c.seen = append(c.seen, oomSeen{n, time.Now()})
 		if len(c.seen) > 8 {
 			c.seen = c.seen[1:]
@@ -81,11 +86,13 @@ func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *e
 	if s.status > 128 && !exited {
 		e.Cause, e.Signal, e.Code = task.Signalled, s.status-128, 0
 	}
-	if e.Signal == int(unix.SIGKILL) && ooms > d.oomsBefore(t.ID, s.at) && !d.killed(t.ID) {
-		e.Cause, e.Message = task.OOMKilled, "killed for want of memory"
-		if limit := t.Resources.GetMemoryBytes(); limit > 0 {
-			e.Message = fmt.Sprintf("killed for memory at its limit of %d bytes", limit)
-		}
+	if e.Signal == int(unix.SIGKILL) && said.pid != 0 && said.end == "" && !d.killed(t.ID) {
+		// ohm-init itself was killed: with it everything ended, and nobody has seen how.
+		e.Cause, e.Signal, e.Message = task.UnknownExit, 0, "the container's init was killed"
+	}
+	if s.status == 128+int(unix.SIGKILL) && !exited && ooms > d.oomsBefore(t.ID, s.at) && !d.killed(t.ID) {
+		used, _ := d.cgroups(t.ID).Stats() // they are there until the task is removed
+		e.Cause, e.Signal, e.Message = task.OOMKilled, int(unix.SIGKILL), driver.OOMMessage(used.MemoryPeak, t.Resources.GetMemoryBytes())
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,6 +116,11 @@ func (d *Driver) advance(ctx context.Context, t driver.Task, look looker) (*exit
 		switch {
 		case err != nil:
 			return nil, err
+		case s.there && !s.running && !s.created && d.neverRan(t, c, st, s):
+			st.Begun = st.Begun[:i]
+			st.again(c.Name)
+			_, err = d.run(ctx, t, c, st)
+			return nil, err
 		case s.there && !s.running && !s.created:
 			e := d.verdict(t, c, st, s)
 			if c.Role == driver.Init && e.Code == 0 && e.Signal == 0 {
@@ -131,6 +137,24 @@ func (d *Driver) advance(ctx context.Context, t driver.Task, look looker) (*exit
 		return nil, err // it runs: what follows waits
 	}
 	return nil, nil
+}
+
+// neverRan says of a container that has ended that not even its ohm-init was executed: runc's
+// own init fails so when the daemon is killed while it hands over. It has no word of ohm-init's,
+// nobody has ever seen its command, and no signal ended it. It is made again, under another name.
+func (d *Driver) neverRan(t driver.Task, c driver.Container, st state, s seen) bool {
+	return !st.Main && s.status > 0 && s.status < 128 && st.Tries[c.Name] < mostTries && readReport(d.report(t.ID, c.Name)) == (said{})
+}
+
+// mostTries bounds how often one container is made.
+const mostTries = 5
+
+// again gives a container another name.
+func (s *state) again(container string) {
+	tries := map[string]int{}
+	maps.Copy(tries, s.Tries)
+	tries[container]++
+	s.Tries = tries
 }
 
 // startAgain repeats a start of which nobody knows whether it worked. It is the same process
@@ -201,10 +225,7 @@ func (d *Driver) create(ctx context.Context, t driver.Task, c driver.Container, 
 	if err != nil && strings.Contains(err.Error(), "file exists") {
 		// A daemon that was killed has left a bundle of that name, which nobody can take away
 		// but the next one: the next try gets another name.
-		if st.Tries == nil {
-			st.Tries = map[string]int{}
-		}
-		st.Tries[c.Name]++
+		st.again(c.Name)
 		err = errors.Join(err, d.writeState(t.ID, st))
 	}
 	if err != nil {

@@ -16,6 +16,9 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
+// runcRoot is where runc, under a shim, keeps what it knows of containers.
+const runcRoot = "/run/containerd/runc"
+
 // shimFor is how long a shim may take to end by itself once its container is deleted.
 const shimFor = 2 * time.Second
 
@@ -25,7 +28,7 @@ func (d *Driver) endShim(ctx context.Context, container string) error {
 	for begin := time.Now(); ; {
 		pid := d.shims()[container]
 		if pid == 0 {
-			return d.unmountRoot(container)
+			return errors.Join(d.unmountRoot(container), os.RemoveAll(filepath.Join(runcRoot, d.namespace, container)))
 		}
 		if time.Since(begin) > shimFor {
 			if handle, err := unix.PidfdOpen(pid, 0); err == nil {

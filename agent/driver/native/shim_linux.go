@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -220,7 +221,11 @@ func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
 		case <-said:
 			return before
 		case <-tick.C:
-			before, last = last, t.spec.Cgroups.OOMs()
+			before = last
+			// That the command only has to end is no sign that another one was killed.
+			if n := t.spec.Cgroups.OOMs(); n > last && !cgroup.Doomed(t.state.Command.Pid) {
+				last = n
+			}
 		}
 	}
 }
@@ -233,16 +238,16 @@ func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit 
 	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
 	status := syscall.WaitStatus(last.Status)
 	switch {
-	case !last.Ended && init.Signaled():
+	case !last.Ended && init.Signaled() && folder.Exists(filepath.Join(t.dir, killedFile)):
 		e.Cause, e.Signal, e.Message = task.Signalled, int(syscall.SIGKILL), "the task's init was killed"
+	case !last.Ended && init.Signaled():
+		e.Cause, e.Message = task.UnknownExit, "the task's init was killed"
 	case !last.Ended:
 		e.Cause, e.Message = task.UnknownExit, fmt.Sprintf("the task's init failed with %d", init.ExitStatus())
 	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !folder.Exists(filepath.Join(t.dir, killedFile)):
 		e.Cause, e.Signal = task.OOMKilled, int(syscall.SIGKILL)
-		e.Message = "killed for want of memory"
-		if t.spec.Limits.Memory > 0 {
-			e.Message = fmt.Sprintf("killed for memory at its limit of %d bytes", t.spec.Limits.Memory)
-		}
+		used, _ := t.spec.Cgroups.Stats() // they are there until the task is removed
+		e.Message = driver.OOMMessage(used.MemoryPeak, t.spec.Limits.Memory)
 	case status.Signaled():
 		e.Cause, e.Signal = task.Signalled, int(status.Signal())
 	default:
