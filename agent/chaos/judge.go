@@ -55,44 +55,63 @@ func (r *run) attempts(ctx context.Context) ([]*ohmv1.TaskView, error) {
 	return list.GetTasks(), nil
 }
 
-// rest says what is not as it is wanted: in the store, and on the machine by the locks of the
-// slots.
+// wanted is the state in which the tasks of a job are to be at rest.
+func (j *job) wanted() string {
+	switch {
+	case j.stopped:
+		return "Stopped"
+	case j.kind.service:
+		return "Running"
+	}
+	return "Succeeded"
+}
+
+// rest says what is not as it is wanted: in the store, and then on the machine by the locks of
+// the slots.
 func (r *run) rest(ctx context.Context) error {
 	list, err := ohmv1.NewJobsClient(r.world.conn).ListTasks(ctx, &ohmv1.ListTasksRequest{})
 	if err != nil {
 		return err
 	}
-	states := map[string]string{}
+	newest := map[string]*ohmv1.TaskView{}
 	for _, t := range list.GetTasks() {
-		states[t.GetTask()] = t.GetState()
+		newest[t.GetTask()] = t
 	}
 	for _, j := range r.jobs {
 		for i := range j.count {
-			want := "Succeeded"
-			switch {
-			case j.stopped:
-				want = "Stopped"
-			case j.kind.service:
-				want = "Running"
-			}
 			id := fmt.Sprintf("%s/main/%d", j.name, i)
 			// A slot that was stopped before its task had a node has no attempt to show.
-			if got := states[id]; got != want && !(j.stopped && got == "") {
-				return fmt.Errorf("task %s is %s, wanted %s", id, got, want)
+			if got := newest[id].GetState(); got != j.wanted() && !(j.stopped && got == "") {
+				return fmt.Errorf("task %s is %s, wanted %s", id, got, j.wanted())
 			}
-			runs, err := locked(filepath.Join(r.notes, "locks", fmt.Sprintf("%s.%d", j.name, i)))
+		}
+	}
+	notes, err := os.ReadFile(filepath.Join(r.notes, "notes"))
+	if err != nil {
+		return err
+	}
+	for _, j := range r.jobs {
+		for i := range j.count {
+			slot, want := fmt.Sprintf("%s.%d", j.name, i), j.wanted() == "Running"
+			attempt := newest[fmt.Sprintf("%s/main/%d", j.name, i)].GetAttempt()
+			// Only then is its lock taken, and nobody is in the way who looks whether it is.
+			if want && !strings.Contains(string(notes), fmt.Sprintf(" %s %d\n", slot, attempt)) {
+				return fmt.Errorf("task %s is running by the store, and has not begun", slot)
+			}
+			runs, err := locked(filepath.Join(r.notes, "locks", slot))
 			if err != nil {
 				return err
 			}
-			if runs != (want == "Running") {
-				return fmt.Errorf("task %s is %s, and whether a process of it lives: %v", id, want, runs)
+			if runs != want {
+				return fmt.Errorf("task %s is to be %s; a process of it lives: %v", slot, j.wanted(), runs)
 			}
 		}
 	}
 	return nil
 }
 
-// locked says whether any process has the lock of a slot.
+// locked says whether any process has the lock of a slot. For a moment it has it itself: not
+// to be asked while a task of the slot may be starting.
 func locked(path string) (bool, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if os.IsNotExist(err) {
@@ -102,7 +121,6 @@ func locked(path string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	// Shared and for a moment: a task that starts now tries again.
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	return err != nil, nil
 }
