@@ -14,11 +14,12 @@ TOTALSFLAGS ?=
 BENCHFLAGS ?= -benchtime 200ms -count 6
 # make robust DURATION=10m SEED=7: how long faults come at least, judging aside; the order of
 # the faults, by default another one each time. ROBUSTFLAGS="-fault 'watch cut'": only that.
-DURATION ?= 90s
+# make chaos takes both, too.
+DURATION ?= $(if $(filter chaos,$(MAKECMDGOALS)),80s,90s)
 SEED ?=
 ROBUSTFLAGS ?=
 
-.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages robust demo clean
+.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages robust chaos demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +65,11 @@ robust: ## a cell whose etcd, schedulers, servers and connections fail, and what
 	@mkdir -p bin && go build -o bin/robust ./cellstate/robustness/robust
 	@bin/robust -dir bin/robust-report -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(ROBUSTFLAGS)
 	@rm -rf bin/robust-report # what fails leaves it
+
+chaos: build ## tasks on native and containerd while agents and containerd are killed with -9: none doubled, lost, leaked (DURATION, SEED; needs root)
+	@CGO_ENABLED=0 go build -o bin/chaos ./agent/chaos/chaos
+	@bin/chaos -ohm bin/ohm -dir bin/chaos-report -duration $(DURATION) $(if $(SEED),-seed $(SEED))
+	@rm -rf bin/chaos-report # what fails leaves it
 
 demo: build ## a cell on this machine, a job of each kind, a race, and a clean end
 	hack/demo.sh

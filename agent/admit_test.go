@@ -121,7 +121,7 @@ func TestNeverFits(t *testing.T) {
 		w.start()
 		a := assignment("a", 5000)
 		w.complete(a)
-		equal(t, "told", w.told(a.Id), []string{"Failed StartFailed"})
+		equal(t, "told", w.told(a.Id), []string{"Failed Refused"})
 		equal(t, "message", w.last(a.Id).GetMessage(), "it does not fit this node: Resources cpu, wanted 5, there is 4")
 		equal(t, "calls", w.m.did(), nil)
 	})

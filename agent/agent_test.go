@@ -3,9 +3,11 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -172,6 +174,61 @@ func TestFailedStart(t *testing.T) {
 		w.start().complete(a)
 		equal(t, "calls of the next agent", w.m.did(), nil)
 		equal(t, "told by it", w.told(a.Id), []string{"Failed StartFailed"})
+	})
+}
+
+// TestCausesOfFailedStarts: what the driver knows of a cause stands in the attempt's end.
+func TestCausesOfFailedStarts(t *testing.T) {
+	for cause, err := range map[string]error{
+		task.ImageNotFound: fmt.Errorf("start: %w", &driver.Failure{Cause: task.ImageNotFound, Err: errors.New("no such image")}),
+		task.Refused:       fmt.Errorf("task a asks for what %w: images", driver.ErrCannot),
+		task.DiskFull:      &fs.PathError{Op: "write", Path: "spec.json", Err: syscall.ENOSPC},
+		task.StartFailed:   errors.New("no such program"),
+	} {
+		inWorld(t, func(w *world) {
+			a := assignment("a", 1000)
+			w.m.noStart[a.Id] = err
+			w.start().complete(a)
+			w.pass(time.Minute)
+			equal(t, "cause", w.last(a.Id).GetCause(), cause)
+			equal(t, "message", w.last(a.Id).GetMessage(), err.Error())
+		})
+	}
+}
+
+// TestStartDeadline: how long a start may take is said by its deadline, not by how long other
+// steps may; a slow pull of an image is no failure.
+func TestStartDeadline(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := assignment("a", 1000)
+		w.config.StepTimeout, w.config.StartFor = time.Minute, 10*time.Minute
+		w.m.slow = 9 * time.Minute
+		w.start().complete(a)
+		w.pass(8 * time.Minute)
+		equal(t, "state", w.last(a.Id).GetState(), task.Starting)
+		w.pass(2 * time.Minute)
+		equal(t, "state", w.last(a.Id).GetState(), task.Running)
+		equal(t, "calls", w.m.did(), []string{"start " + a.Id})
+		w.m.locked(func() { w.m.slow = 0 })
+	})
+}
+
+// TestStartLater: a start that has not failed for good is tried again under the same attempt.
+func TestStartLater(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := assignment("a", 1000)
+		w.m.noStart[a.Id] = fmt.Errorf("the daemon is away: %w", driver.ErrLater)
+		w.start().complete(a)
+		w.pass(10 * time.Second)
+		if n := len(w.m.did()); n < 2 || n > 5 {
+			t.Errorf("%d starts within 10 s", n)
+		}
+		if st := w.last(a.Id); task.Ended(st.GetState()) {
+			t.Errorf("told %v", st)
+		}
+		w.m.locked(func() { delete(w.m.noStart, a.Id) })
+		w.pass(time.Minute)
+		equal(t, "state", w.last(a.Id).GetState(), task.Running)
 	})
 }
 

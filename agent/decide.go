@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"syscall"
 	"time"
 
@@ -36,8 +35,8 @@ type decision struct {
 	memo   memo          // to be remembered before anything else
 	status *ohmv1.Status // how the task stands, for the server; nil: nothing to say
 
-	from, want task.State // for driver.Step,
-	call       string     // which will make this call; empty: nothing is to be done
+	from, want task.State  // for driver.Step,
+	call       driver.Call // which will make this call
 
 	gone bool      // not desired, not on the machine: only logs may be left
 	wake time.Time // decide again then, whatever happens; zero: no need
@@ -84,7 +83,9 @@ func decide(s situation) decision {
 			d.wake = over
 		}
 	}
-	d.call = nextCall(d.from, d.want)
+	if next, err := driver.Next(d.from, d.want); err == nil { // a state that is none is left alone
+		d.call = next.Call
+	}
 	d.gone = s.desired == nil && !s.here
 	d.status = report(&s, m, d.from)
 	return d
@@ -123,26 +124,3 @@ func stopSignal(run *ohmv1.Assignment) syscall.Signal {
 	}
 	return defaultSignal
 }
-
-// nextCall is the call that driver.Step makes: found by letting it make it.
-func nextCall(from, want task.State) string {
-	var c noted
-	_, _ = driver.Step(context.Background(), from, want, &c) // its calls do not fail
-	return c.call
-}
-
-// The calls that a step makes.
-const (
-	callStart     = "start"
-	callTerminate = "terminate"
-	callKill      = "kill"
-	callRemove    = "remove"
-)
-
-// noted is a Controller that only notes what it is told.
-type noted struct{ call string }
-
-func (n *noted) Start(context.Context) error     { n.call = callStart; return nil }
-func (n *noted) Terminate(context.Context) error { n.call = callTerminate; return nil }
-func (n *noted) Kill(context.Context) error      { n.call = callKill; return nil }
-func (n *noted) Remove(context.Context) error    { n.call = callRemove; return nil }

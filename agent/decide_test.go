@@ -28,15 +28,15 @@ func TestDecide(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		s      situation
-		call   string
+		call   driver.Call
 		status string // state and cause
 		asked  time.Duration
 		cause  string // in the memo
 		wake   time.Duration
 		gone   bool
 	}{
-		{name: "new", s: situation{desired: wanted}, call: callStart},
-		{name: "prepared", s: situation{desired: wanted, here: true, seen: driver.Observation{State: task.Assigned}}, call: callStart},
+		{name: "new", s: situation{desired: wanted}, call: driver.CallStart},
+		{name: "prepared", s: situation{desired: wanted, here: true, seen: driver.Observation{State: task.Assigned}}, call: driver.CallStart},
 		{name: "starts", s: situation{desired: wanted, here: true, seen: driver.Observation{State: task.Starting}}, status: "Starting"},
 		{name: "runs", s: situation{desired: wanted, here: true, seen: running}, status: "Running"},
 		{name: "runs for a while", s: situation{desired: limited, here: true, seen: running}, status: "Running", wake: 30 * time.Second},
@@ -44,26 +44,26 @@ func TestDecide(t *testing.T) {
 		{name: "ended as the journal knows", s: situation{desired: wanted, memo: memo{Started: true, End: done}}, status: "Succeeded Exited"},
 		{name: "ended", s: situation{desired: wanted, here: true, seen: exited}, status: "Succeeded Exited"},
 		{name: "alive after its end", s: situation{desired: wanted, here: true, seen: running, memo: memo{End: done}},
-			call: callTerminate, status: "Succeeded Exited", asked: 0, wake: 10 * time.Second},
+			call: driver.CallTerminate, status: "Succeeded Exited", asked: 0, wake: 10 * time.Second},
 		{name: "to stop", s: situation{desired: stopping, here: true, seen: running},
-			call: callTerminate, status: "Stopping", cause: task.Preempted, wake: 10 * time.Second},
+			call: driver.CallTerminate, status: "Stopping", cause: task.Preempted, wake: 10 * time.Second},
 		{name: "to stop, never started", s: situation{desired: stopping}, status: "Stopped Preempted"},
 		{name: "to stop at once", s: situation{desired: atOnce, here: true, seen: running, memo: memo{Run: essence(atOnce)}},
-			call: callKill, status: "Stopping", cause: task.Stop},
+			call: driver.CallKill, status: "Stopping", cause: task.Stop},
 		{name: "stops", s: situation{desired: stopping, here: true, seen: running, memo: memo{StopAsked: ago(4 * time.Second), StopCause: task.Stop}},
 			status: "Stopping", asked: 4 * time.Second, cause: task.Stop, wake: 6 * time.Second},
 		{name: "stops, but the signal was not sent", s: situation{desired: stopping, here: true, seen: running, unsent: true, memo: memo{StopAsked: ago(4 * time.Second), StopCause: task.Stop}},
-			call: callTerminate, status: "Stopping", asked: 4 * time.Second, cause: task.Stop, wake: 6 * time.Second},
+			call: driver.CallTerminate, status: "Stopping", asked: 4 * time.Second, cause: task.Stop, wake: 6 * time.Second},
 		{name: "does not stop", s: situation{desired: stopping, here: true, seen: running, memo: memo{StopAsked: ago(10 * time.Second), StopCause: task.Stop}},
-			call: callKill, status: "Stopping", asked: 10 * time.Second, cause: task.Stop},
+			call: driver.CallKill, status: "Stopping", asked: 10 * time.Second, cause: task.Stop},
 		{name: "wanted again", s: situation{desired: wanted, here: true, seen: running, memo: memo{StopAsked: ago(time.Second), StopCause: task.Stop}},
 			status: "Stopping", asked: time.Second, cause: task.Stop, wake: 9 * time.Second},
 		{name: "over its limit", s: situation{desired: assignment("a", 1, maxRuntime(30*time.Second)), here: true, seen: running},
-			call: callTerminate, status: "Stopping", cause: task.TimedOut, wake: 10 * time.Second},
-		{name: "released while it runs", s: situation{here: true, seen: running}, call: callTerminate, wake: 10 * time.Second},
-		{name: "released, grace over", s: situation{here: true, seen: running, memo: memo{StopAsked: ago(time.Minute)}}, call: callKill, asked: time.Minute},
-		{name: "released and ended", s: situation{here: true, seen: exited}, call: callRemove},
-		{name: "released, only prepared", s: situation{here: true, seen: driver.Observation{State: task.Assigned}}, call: callRemove},
+			call: driver.CallTerminate, status: "Stopping", cause: task.TimedOut, wake: 10 * time.Second},
+		{name: "released while it runs", s: situation{here: true, seen: running}, call: driver.CallTerminate, wake: 10 * time.Second},
+		{name: "released, grace over", s: situation{here: true, seen: running, memo: memo{StopAsked: ago(time.Minute)}}, call: driver.CallKill, asked: time.Minute},
+		{name: "released and ended", s: situation{here: true, seen: exited}, call: driver.CallRemove},
+		{name: "released, only prepared", s: situation{here: true, seen: driver.Observation{State: task.Assigned}}, call: driver.CallRemove},
 		{name: "released and gone", s: situation{memo: memo{Started: true, End: done}}, gone: true},
 	} {
 		c.s.now = now
@@ -85,7 +85,7 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: call %q, status %q, wake %v, gone %v", c.name, d.call, status, d.wake, d.gone)
 		}
 		var asked time.Time
-		if c.asked > 0 || c.call == callTerminate || c.call == callKill {
+		if c.asked > 0 || c.call == driver.CallTerminate || c.call == driver.CallKill {
 			asked = ago(c.asked)
 		}
 		if !d.memo.StopAsked.Equal(asked) || d.memo.StopCause != c.cause {

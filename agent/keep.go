@@ -4,9 +4,12 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/ohmcell/ohm/agent/driver"
 )
 
-const callRemoveLogs = "remove logs"
+// callRemoveLogs is the loop's own step, beside those of driver.Step.
+const callRemoveLogs driver.Call = "remove logs"
 
 // pruneEvery is the time between two looks for logs to be removed: nobody waits for it.
 const pruneEvery = time.Second

@@ -35,10 +35,10 @@ type entry struct {
 	unsent    bool // the signal that asks it to end could not be sent
 	abandoned bool // its start is not wanted any more, and was killed
 
-	begun    time.Time // the step under way
-	startBy  time.Time // until when its start may be tried; zero: it was not
-	lastCall string    // of the last step
-	repeats  int       // how often in a row
+	begun    time.Time   // the step under way
+	startBy  time.Time   // until when its start may be tried; zero: it was not
+	lastCall driver.Call // of the last step
+	repeats  int         // how often in a row
 	notUntil time.Time
 
 	reported   *ohmv1.Status // in this session
@@ -253,7 +253,7 @@ func (l *loop) decide(ctx context.Context, now time.Time) {
 		l.report(e, d.status, now)
 		wake := d.wake
 		switch {
-		case d.call == "":
+		case d.call == driver.NoCall:
 			e.lastCall, e.repeats = "", 0
 			if task.Ended(d.status.GetState()) {
 				wake = earlier(e.reportedAt.Add(l.Repeat), wake)
@@ -267,7 +267,7 @@ func (l *loop) decide(ctx context.Context, now time.Time) {
 			}
 			todo = append(todo, e)
 			calls[e] = d
-			e.unsent = e.unsent || d.call == callTerminate // until it is
+			e.unsent = e.unsent || d.call == driver.CallTerminate // until it is
 		}
 	}
 	admitted := l.admitted(todo, calls, now)
@@ -328,7 +328,7 @@ func (e *entry) close() {
 
 // occupies says whether the task may have processes on the node, or soon.
 func (e *entry) occupies() bool {
-	return e.alive() || e.busy && e.lastCall == callStart || e.blind && e.memo.Started
+	return e.alive() || e.busy && e.lastCall == driver.CallStart || e.blind && e.memo.Started
 }
 
 func (e *entry) alive() bool {

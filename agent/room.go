@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -12,7 +13,7 @@ import (
 
 // admitted takes out the starts that have to wait (A3) and sorts the rest, ends first.
 func (l *loop) admitted(todo []*entry, calls map[*entry]decision, now time.Time) []*entry {
-	isStart := func(e *entry) bool { return calls[e].call == callStart }
+	isStart := func(e *entry) bool { return calls[e].call == driver.CallStart }
 	slices.SortFunc(todo, func(a, b *entry) int {
 		if isStart(a) != isStart(b) {
 			if isStart(b) {
@@ -84,10 +85,11 @@ func (l *loop) refuse(e *entry, v verdict, now time.Time) {
 		return
 	}
 	m := e.memo
-	m.End = failedStart(e.desired.GetPlacement(), v.why, now)
+	cause := task.Refused
 	if v.device {
-		m.End.Cause = task.DeviceLost
+		cause = task.DeviceLost
 	}
+	m.End = failedStart(e.desired.GetPlacement(), cause, v.why, now)
 	l.remember(e, m)
 	e.close()
 	l.report(e, m.End, now)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/agent/driver"
 )
 
 // Starts are quick, or they wait: for a registry, or for a machine that is out of breath.
@@ -20,7 +22,7 @@ const (
 // underWay deals with a task that a step is under way for. It returns when to do so again;
 // zero: there is no need.
 func (l *loop) underWay(ctx context.Context, e *entry, now time.Time) (next time.Time) {
-	if e.lastCall != callStart {
+	if e.lastCall != driver.CallStart {
 		return time.Time{}
 	}
 	next = l.slowStart(e, now)
@@ -62,7 +64,7 @@ func (l *loop) free(now time.Time) int {
 		return n
 	}
 	for _, e := range l.tasks {
-		if e.busy && e.lastCall == callStart && !now.Before(e.begun.Add(waitingAfter)) {
+		if e.busy && e.lastCall == driver.CallStart && !now.Before(e.begun.Add(waitingAfter)) {
 			n++
 		}
 	}

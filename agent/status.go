@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -26,21 +28,17 @@ func endStatus(p *ohmv1.Placement, s task.State, cause, message string) *ohmv1.S
 }
 
 // failedStart is the end of an attempt that never ran.
-func failedStart(p *ohmv1.Placement, why string, at time.Time) *ohmv1.Status {
-	st := endStatus(p, task.Failed, task.StartFailed, why)
+func failedStart(p *ohmv1.Placement, cause, why string, at time.Time) *ohmv1.Status {
+	st := endStatus(p, task.EndState(cause, 0), cause, why)
 	st.Ended = stamp(at)
 	return st
 }
 
-// stopped is the end state of a task that was stopped for a cause.
+// stopped is the end of a task that was asked to end for a cause; empty: it is not desired
+// any more.
 func stopped(cause string) (task.State, string) {
-	switch cause {
-	case task.TimedOut, task.DeviceLost:
-		return task.Failed, cause
-	case "":
-		return task.Stopped, task.Stop
-	}
-	return task.Stopped, cause
+	cause = cmp.Or(cause, task.Stop)
+	return task.EndState(cause, 0), cause
 }
 
 // end is how the task ended, nil if it has not or if nobody knows its placement. stop is
@@ -70,14 +68,11 @@ func end(s *situation, m *memo, stop string) *ohmv1.Status {
 // seenEnd is the end that the driver saw. It counts as a stop only if the task had been
 // asked to end before.
 func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *ohmv1.Status {
-	st := statusOf(p, task.Failed)
-	describe(st, o)
+	st := statusOf(p, task.EndState(o.Cause, o.ExitCode))
+	describe(st, p, o)
 	st.Cause, st.ExitCode, st.Signal, st.Ended = o.Cause, int32(o.ExitCode), int32(o.Signal), stamp(o.Ended)
-	switch {
-	case o.State == task.Lost:
+	if o.State == task.Lost {
 		st.State = task.Lost
-	case o.Cause == task.Exited && o.ExitCode == 0:
-		st.State = task.Succeeded
 	}
 	asked := !m.StopAsked.IsZero() && (o.Ended.IsZero() || !o.Ended.Before(m.StopAsked))
 	if m.StopAsked.IsZero() && stop != "" && o.Cause == task.Signalled {
@@ -92,10 +87,13 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 }
 
 // describe fills in what a driver says of any task.
-func describe(st *ohmv1.Status, o driver.Observation) {
+func describe(st *ohmv1.Status, p *ohmv1.Placement, o driver.Observation) {
 	st.Message, st.Pid, st.Started = o.Message, int64(o.Pid), stamp(o.Started)
 	if o.OOM && st.Message == "" {
 		st.Message = "a process of it was killed for memory"
+		if limit := p.GetResources().GetMemoryBytes(); limit > 0 {
+			st.Message += "; its limit is " + resource.FormatBytes(limit)
+		}
 	}
 }
 
@@ -113,7 +111,7 @@ func report(s *situation, m *memo, now task.State) *ohmv1.Status {
 		now = task.Stopping
 	}
 	st := statusOf(s.desired.GetPlacement(), now)
-	describe(st, s.seen)
+	describe(st, s.desired.GetPlacement(), s.seen)
 	if s.devices != "" {
 		st.Message = strings.Join(slices.DeleteFunc([]string{st.Message, s.devices}, func(m string) bool { return m == "" }), "; ")
 	}

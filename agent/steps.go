@@ -14,7 +14,7 @@ import (
 // result of a step, with a look at the task after it.
 type result struct {
 	entry *entry
-	call  string
+	call  driver.Call
 	next  task.State
 	err   error
 
@@ -36,7 +36,7 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 		e.lastCall, e.repeats = d.call, 1
 	}
 	timeout := l.StepTimeout
-	if d.call == callStart {
+	if d.call == driver.CallStart {
 		if e.startBy.IsZero() {
 			e.startBy = time.Now().Add(startFor(e.desired, l.StartFor))
 		}
@@ -63,7 +63,7 @@ const quickStart = 250 * time.Millisecond
 // slowStart reports a start that takes long. It returns when one that is under way will
 // have; zero: there is none.
 func (l *loop) slowStart(e *entry, now time.Time) time.Time {
-	if e.lastCall != callStart || e.desired == nil {
+	if e.lastCall != driver.CallStart || e.desired == nil {
 		return time.Time{}
 	}
 	if slow := e.begun.Add(quickStart); now.Before(slow) {
@@ -109,15 +109,15 @@ func (l *loop) result(r result) {
 		l.warnStep(e, r.call, err)
 	}
 	switch r.call {
-	case callStart:
+	case driver.CallStart:
 		l.started(e, r)
-	case callTerminate:
+	case driver.CallTerminate:
 		e.unsent = r.err != nil
 	}
 }
 
-func (l *loop) warnStep(e *entry, call string, err error) {
-	l.Log.Warn("a step failed", zap.String("task", e.id), zap.String("step", call), zap.Error(err))
+func (l *loop) warnStep(e *entry, call driver.Call, err error) {
+	l.Log.Warn("a step failed", zap.String("task", e.id), zap.String("step", string(call)), zap.Error(err))
 }
 
 // started takes over how a start went (A2). A start that was not tried changes nothing.
@@ -129,7 +129,7 @@ func (l *loop) started(e *entry, r result) {
 	case r.next != task.Failed, !e.blind && e.here && e.seen.State > task.Assigned:
 		return // not tried; or the driver says more
 	default:
-		m.End = failedStart(e.memo.Run.GetPlacement(), r.err.Error(), time.Now())
+		m.End = failedStart(e.memo.Run.GetPlacement(), driver.StartCause(r.err), r.err.Error(), time.Now())
 	}
 	l.remember(e, m)
 }

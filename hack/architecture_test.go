@@ -18,7 +18,7 @@ func layers() [][]string {
 		{"cellstate/server", "cellstate/keeper", "schedulers/batch", "schedulers/service", "schedulers/ml", "schedulers/system",
 			"agent/driver/native", "agent/driver/hollow", "agent/driver/containerd"},
 		{"cellstate/storetest", "cellstate/celltest", "schedulers/schedtest", "schedulers/place/placetest", "agent/driver/drivertest"},
-		{"cellstate/robustness"}, // a whole cell: its command stands with it
+		{"cellstate/robustness", "agent/chaos"}, // a whole cell each: its command stands with it
 		{"examples", "cmd", "e2e", "hack"},
 	}
 }

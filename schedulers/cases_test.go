@@ -192,13 +192,13 @@ func TestCase13RefusedForMinutes(t *testing.T) {
 			bubble(t, func(t *testing.T, cell *schedtest.Cell) {
 				cell.Up(celltest.Node{Name: "n1"})
 				cell.Run(kind, "a", schedtest.FirstFit{})
-				name := cell.Submit(celltest.Job{Name: "j", Kind: kind, CPU: 100, Retries: 20})
+				name := cell.Submit(celltest.Job{Name: "j", Kind: kind, CPU: 100}) // without a retry to spend
 				slot := celltest.Slot(cell.Snapshot(), name, "main", 0)
 				refuse := func() {
 					now := time.Now()
 					row := cell.Snapshot().Job(name).Task(slot)
 					last := celltest.StatusOf(row.Placement, task.Failed)
-					last.Cause, last.Ended = task.StartFailed, timestamppb.New(now)
+					last.Cause, last.Ended = task.Refused, timestamppb.New(now)
 					cell.Put(cellstate.ReleaseRecords(row, last)...)
 				}
 				for begin := time.Now(); time.Since(begin) < 5*time.Minute; {

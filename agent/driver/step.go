@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // Controller does one thing to one task. Every method is idempotent.
 type Controller interface {
-	Start(ctx context.Context) error     // an error: it never will run
+	Start(ctx context.Context) error     // an error that is not ErrLater: it never will run
 	Terminate(ctx context.Context) error // asks it to end, with the signal of its stop policy
 	Kill(ctx context.Context) error      // ends every process of it
 	Remove(ctx context.Context) error    // gives back what an ended task still holds, but its logs
@@ -84,61 +85,133 @@ func Now(o Observation, known, asked bool) task.State {
 	return o.State
 }
 
-// Step does the one thing that brings a task closer to what is wanted of it and returns
-// the state in which it is then, as far as can be known without looking again. It makes
-// at most one call to c. It may be repeated for ever: where nothing is left to do, or
-// nothing but waiting, it calls nothing and returns now.
-//
-// now is Unknown for a task that the machine does not know. Whoever knows that such a
-// task did run must not call Step with want Running: it would run twice. want is one of
-// the four states of Wish.State. A failed start gives Failed with the error; any other
-// error leaves the state as it was, to be tried again.
-func Step(ctx context.Context, now, want task.State, c Controller) (task.State, error) {
-	if err := ctx.Err(); err != nil {
-		return now, err // of a start that was not tried nobody may say that it failed
+// Call is one call of a Controller.
+type Call string
+
+// The calls.
+const (
+	NoCall        Call = "" // there is nothing to be done, or nothing but waiting
+	CallStart     Call = "start"
+	CallTerminate Call = "terminate"
+	CallKill      Call = "kill"
+	CallRemove    Call = "remove"
+)
+
+// Answer is what a driver said to a call.
+type Answer int
+
+// The answers.
+const (
+	Done  Answer = iota
+	Later        // it could not be done now: the call is to be made again
+	Never        // to CallStart alone: the task never will run
+)
+
+// ErrLater is wrapped by a start that has not failed for good: nothing of the task has run,
+// and the next Start goes on with it.
+var ErrLater = errors.New("it can be tried again")
+
+// AnswerTo takes an error for an answer.
+func AnswerTo(call Call, err error) Answer {
+	switch {
+	case err == nil:
+		return Done
+	case call == CallStart && !errors.Is(err, ErrLater):
+		return Never
 	}
+	return Later
+}
+
+// Move is what Step does in one case: a call, and the state in which the task is after each
+// answer to it. Without a call the answer is Done.
+type Move struct {
+	Call Call
+	Next [Never + 1]task.State
+}
+
+// Next is the table of Step: the move for a task in state now that is wanted so. now is
+// Unknown for a task that the machine does not know. want is one of the four states of
+// Wish.State.
+//
+//	wanted   | Unknown  Assigned | Starting   Running    Stopping | ended
+//	Running  | start    start    | -          -          -        | -
+//	Stopping | -        -        | terminate  terminate  -        | -
+//	Stopped  | -        -        | kill       kill       kill     | -
+//	Unknown  | -        remove   | kill       kill       kill     | remove
+//
+// A state only goes forward; where the task is to be forgotten it goes to Unknown, once
+// nothing of it is left.
+func Next(now, want task.State) (Move, error) {
 	if now < task.Unknown || now > task.Lost {
-		return now, fmt.Errorf("a task cannot be in state %d", now)
+		return Move{}, fmt.Errorf("a task cannot be in state %d", now)
 	}
 	fresh, ended := now <= task.Assigned, task.Ended(now)
 	switch want {
 	case task.Running:
 		if fresh {
-			if err := c.Start(ctx); err != nil {
-				return task.Failed, err
-			}
-			return task.Starting, nil
+			return Move{CallStart, [...]task.State{Done: task.Starting, Later: now, Never: task.Failed}}, nil
 		}
+		return stay(now), nil
 	case task.Stopping:
-		if fresh {
-			return task.Stopped, nil
+		switch {
+		case fresh:
+			return stay(task.Stopped), nil // it never ran, and will not
+		case now < task.Stopping:
+			return call(CallTerminate, now, task.Stopping), nil
 		}
-		if now < task.Stopping {
-			return then(task.Stopping, now, c.Terminate(ctx))
-		}
+		return stay(now), nil
 	case task.Stopped:
-		if fresh {
-			return task.Stopped, nil
+		switch {
+		case fresh:
+			return stay(task.Stopped), nil
+		case ended:
+			return stay(now), nil
 		}
-		if !ended {
-			return then(task.Stopping, now, c.Kill(ctx))
-		}
+		return call(CallKill, now, task.Stopping), nil
 	case task.Unknown:
-		if now == task.Assigned || ended {
-			return then(task.Unknown, now, c.Remove(ctx))
+		switch {
+		case now == task.Unknown:
+			return stay(now), nil
+		case now == task.Assigned, ended:
+			return call(CallRemove, now, task.Unknown), nil
 		}
-		if !fresh {
-			return then(task.Stopping, now, c.Kill(ctx))
-		}
-	default:
-		return now, fmt.Errorf("a task cannot be wanted in state %s", task.Name(want))
+		return call(CallKill, now, task.Stopping), nil
 	}
-	return now, nil
+	return Move{}, fmt.Errorf("a task cannot be wanted in state %s", task.Name(want))
 }
 
-func then(next, now task.State, err error) (task.State, error) {
+// stay is a move without a call.
+func stay(s task.State) Move { return Move{NoCall, [...]task.State{s, s, s}} }
+
+// call is a move that leaves the task as it is until it works.
+func call(c Call, now, then task.State) Move {
+	return Move{c, [...]task.State{Done: then, Later: now, Never: now}}
+}
+
+// Step does the one thing that brings a task closer to what is wanted of it and returns
+// the state in which it is then, as far as can be known without looking again. It makes
+// at most one call to c, which Next names. It may be repeated for ever.
+//
+// Whoever knows that a task did run of which the machine knows nothing must not call Step
+// with want Running: it would run twice. A start that failed for good gives Failed with the
+// error; any other error leaves the state as it was, to be tried again.
+func Step(ctx context.Context, now, want task.State, c Controller) (task.State, error) {
+	if err := ctx.Err(); err != nil {
+		return now, err // of a start that was not tried nobody may say that it failed
+	}
+	m, err := Next(now, want)
 	if err != nil {
 		return now, err
 	}
-	return next, nil
+	switch m.Call {
+	case CallStart:
+		err = c.Start(ctx)
+	case CallTerminate:
+		err = c.Terminate(ctx)
+	case CallKill:
+		err = c.Kill(ctx)
+	case CallRemove:
+		err = c.Remove(ctx)
+	}
+	return m.Next[AnswerTo(m.Call, err)], err
 }

@@ -4,132 +4,155 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
-// recorder is a Controller that notes its calls and fails them all with err.
+// recorder is a Controller that notes its calls and answers them all with err.
 type recorder struct {
-	calls []string
+	calls []Call
 	err   error
 }
 
-func (r *recorder) note(call string) error { r.calls = append(r.calls, call); return r.err }
+func (r *recorder) note(call Call) error { r.calls = append(r.calls, call); return r.err }
 
-func (r *recorder) Start(context.Context) error     { return r.note("Start") }
-func (r *recorder) Terminate(context.Context) error { return r.note("Terminate") }
-func (r *recorder) Kill(context.Context) error      { return r.note("Kill") }
-func (r *recorder) Remove(context.Context) error    { return r.note("Remove") }
+func (r *recorder) Start(context.Context) error     { return r.note(CallStart) }
+func (r *recorder) Terminate(context.Context) error { return r.note(CallTerminate) }
+func (r *recorder) Kill(context.Context) error      { return r.note(CallKill) }
+func (r *recorder) Remove(context.Context) error    { return r.note(CallRemove) }
 
-// TestStep goes through every state and every wish.
-func TestStep(t *testing.T) {
-	const none = ""
-	type cell struct {
-		call string
-		next task.State
-	}
-	ends := []task.State{task.Succeeded, task.Failed, task.Stopped, task.Lost}
-	table := map[task.State]map[task.State]cell{ // by want, by now
-		task.Running: {
-			task.Unknown:  {"Start", task.Starting},
-			task.Assigned: {"Start", task.Starting},
-			task.Starting: {none, task.Starting},
-			task.Running:  {none, task.Running},
-			task.Stopping: {none, task.Stopping},
-		},
-		task.Stopping: {
-			task.Unknown:  {none, task.Stopped},
-			task.Assigned: {none, task.Stopped},
-			task.Starting: {"Terminate", task.Stopping},
-			task.Running:  {"Terminate", task.Stopping},
-			task.Stopping: {none, task.Stopping},
-		},
-		task.Stopped: {
-			task.Unknown:  {none, task.Stopped},
-			task.Assigned: {none, task.Stopped},
-			task.Starting: {"Kill", task.Stopping},
-			task.Running:  {"Kill", task.Stopping},
-			task.Stopping: {"Kill", task.Stopping},
-		},
-		task.Unknown: {
-			task.Unknown:  {none, task.Unknown},
-			task.Assigned: {"Remove", task.Unknown},
-			task.Starting: {"Kill", task.Stopping},
-			task.Running:  {"Kill", task.Stopping},
-			task.Stopping: {"Kill", task.Stopping},
-		},
-	}
-	for _, end := range ends {
-		table[task.Running][end] = cell{none, end}
-		table[task.Stopping][end] = cell{none, end}
-		table[task.Stopped][end] = cell{none, end}
-		table[task.Unknown][end] = cell{"Remove", task.Unknown}
-	}
-	for want, row := range table {
-		for now := task.Unknown; now <= task.Lost; now++ {
-			expect, ok := row[now]
-			if !ok {
-				t.Fatalf("the table has no entry for now %v, want %v", now, want)
-			}
-			t.Run(fmt.Sprintf("%s wanted %s", task.Name(now), task.Name(want)), func(t *testing.T) {
-				r := new(recorder)
-				next, err := Step(t.Context(), now, want, r)
-				check(t, r, expect.call)
-				if err != nil || next != expect.next {
-					t.Errorf("got %v, %v; want %v", next, err, expect.next)
-				}
+// outcome is a cell of the table: the call, and the next state by answer.
+type outcome struct {
+	call               Call
+	done, later, never task.State
+}
 
-				broken := &recorder{err: errors.New("broken")}
-				next, err = Step(t.Context(), now, want, broken)
-				check(t, broken, expect.call)
-				after := now // an error changes nothing, but a failed start is final
-				switch expect.call {
-				case none:
-					after = expect.next
-				case "Start":
-					after = task.Failed
-				}
-				if (err != nil) != (expect.call != none) || next != after {
-					t.Errorf("where calls fail: got %v, %v; want %v", next, err, after)
-				}
-
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
-				late := new(recorder)
-				next, err = Step(ctx, now, want, late)
-				check(t, late, none)
-				if !errors.Is(err, context.Canceled) || next != now {
-					t.Errorf("with a cancelled context: got %v, %v", next, err)
-				}
-			})
-		}
-	}
-	for _, want := range append(ends[:2:2], task.Assigned, task.Starting, task.Lost, 99) {
-		r := new(recorder)
-		if next, err := Step(t.Context(), task.Running, want, r); err == nil || next != task.Running {
-			t.Errorf("wanted %v: got %v, %v; want an error", want, next, err)
-		}
-		check(t, r, none)
-	}
-	for _, now := range []task.State{-1, 99} {
-		r := new(recorder)
-		if _, err := Step(t.Context(), now, task.Running, r); err == nil {
-			t.Errorf("now %d: no error", now)
-		}
-		check(t, r, none)
+// table is all that Step may do: by want, by now. It is written out, so that no rule stands
+// between it and who reads it.
+func table() map[task.State]map[task.State]outcome {
+	const (
+		unknown, assigned, starting, running, stopping = task.Unknown, task.Assigned, task.Starting, task.Running, task.Stopping
+		succeeded, failed, stopped, lost               = task.Succeeded, task.Failed, task.Stopped, task.Lost
+	)
+	return map[task.State]map[task.State]outcome{
+		running: {
+			unknown:   {CallStart, starting, unknown, failed},
+			assigned:  {CallStart, starting, assigned, failed},
+			starting:  {NoCall, starting, starting, starting},
+			running:   {NoCall, running, running, running},
+			stopping:  {NoCall, stopping, stopping, stopping},
+			succeeded: {NoCall, succeeded, succeeded, succeeded},
+			failed:    {NoCall, failed, failed, failed},
+			stopped:   {NoCall, stopped, stopped, stopped},
+			lost:      {NoCall, lost, lost, lost},
+		},
+		stopping: {
+			unknown:   {NoCall, stopped, stopped, stopped},
+			assigned:  {NoCall, stopped, stopped, stopped},
+			starting:  {CallTerminate, stopping, starting, starting},
+			running:   {CallTerminate, stopping, running, running},
+			stopping:  {NoCall, stopping, stopping, stopping},
+			succeeded: {NoCall, succeeded, succeeded, succeeded},
+			failed:    {NoCall, failed, failed, failed},
+			stopped:   {NoCall, stopped, stopped, stopped},
+			lost:      {NoCall, lost, lost, lost},
+		},
+		stopped: {
+			unknown:   {NoCall, stopped, stopped, stopped},
+			assigned:  {NoCall, stopped, stopped, stopped},
+			starting:  {CallKill, stopping, starting, starting},
+			running:   {CallKill, stopping, running, running},
+			stopping:  {CallKill, stopping, stopping, stopping},
+			succeeded: {NoCall, succeeded, succeeded, succeeded},
+			failed:    {NoCall, failed, failed, failed},
+			stopped:   {NoCall, stopped, stopped, stopped},
+			lost:      {NoCall, lost, lost, lost},
+		},
+		unknown: {
+			unknown:   {NoCall, unknown, unknown, unknown},
+			assigned:  {CallRemove, unknown, assigned, assigned},
+			starting:  {CallKill, stopping, starting, starting},
+			running:   {CallKill, stopping, running, running},
+			stopping:  {CallKill, stopping, stopping, stopping},
+			succeeded: {CallRemove, unknown, succeeded, succeeded},
+			failed:    {CallRemove, unknown, failed, failed},
+			stopped:   {CallRemove, unknown, stopped, stopped},
+			lost:      {CallRemove, unknown, lost, lost},
+		},
 	}
 }
 
-func check(t *testing.T, r *recorder, call string) {
-	t.Helper()
-	want := 1
-	if call == "" {
-		want = 0
+// TestStep walks every state, every wish and every answer of the driver; a case that the
+// table lacks fails.
+func TestStep(t *testing.T) {
+	answers := map[Answer]error{Done: nil, Later: fmt.Errorf("the daemon is away: %w", ErrLater), Never: errors.New("broken")}
+	wishes := table()
+	for want := task.Unknown; want <= task.Lost; want++ {
+		row, wished := wishes[want]
+		if able := slices.Contains([]task.State{task.Running, task.Stopping, task.Stopped, task.Unknown}, want); able != wished {
+			t.Fatalf("the table has wish %s: %v", task.Name(want), wished)
+		}
+		for now := task.Unknown; now <= task.Lost; now++ {
+			expect, there := row[now]
+			if wished && !there {
+				t.Fatalf("the table lacks %s wanted %s", task.Name(now), task.Name(want))
+			}
+			for answer := Done; answer <= Never; answer++ {
+				t.Run(fmt.Sprintf("%s wanted %s, answer %d", task.Name(now), task.Name(want), answer), func(t *testing.T) {
+					r := &recorder{err: answers[answer]}
+					next, err := Step(t.Context(), now, want, r)
+					if !wished {
+						if check(t, r, NoCall); err == nil || next != now {
+							t.Errorf("got %v, %v; want an error", next, err)
+						}
+						return
+					}
+					check(t, r, expect.call)
+					if after := []task.State{expect.done, expect.later, expect.never}[answer]; next != after {
+						t.Errorf("next is %v, want %v", next, after)
+					}
+					if failed := expect.call != NoCall && answer != Done; (err != nil) != failed {
+						t.Errorf("error %v", err)
+					}
+					if next < now && next != task.Unknown || task.Ended(now) && next != now && next != task.Unknown {
+						t.Errorf("from %v back to %v", now, next)
+					}
+				})
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			late := new(recorder)
+			next, err := Step(ctx, now, want, late)
+			if check(t, late, NoCall); !errors.Is(err, context.Canceled) || next != now {
+				t.Errorf("%v wanted %v with a cancelled context: got %v, %v", now, want, next, err)
+			}
+		}
 	}
-	if len(r.calls) != want || want == 1 && r.calls[0] != call {
-		t.Errorf("calls %q, want %q", r.calls, call)
+	for _, now := range []task.State{-1, 99} {
+		for _, want := range []task.State{now, task.Running} {
+			r := new(recorder)
+			if next, err := Step(t.Context(), now, want, r); err == nil || next != now {
+				t.Errorf("now %d: %v, no error", now, next)
+			}
+			check(t, r, NoCall)
+		}
+	}
+	if next, err := Step(t.Context(), task.Running, 99, new(recorder)); err == nil || next != task.Running {
+		t.Errorf("wanted 99: got %v, %v", next, err)
+	}
+}
+
+func check(t *testing.T, r *recorder, call Call) {
+	t.Helper()
+	want := []Call{call}
+	if call == NoCall {
+		want = nil
+	}
+	if !slices.Equal(r.calls, want) {
+		t.Errorf("calls %q, want %q", r.calls, want)
 	}
 }
 

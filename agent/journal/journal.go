@@ -62,6 +62,10 @@ func Open(path string, log *zap.Logger) (*Journal, error) {
 		j.setAside(err.Error())
 		return j, nil
 	}
+	if len(data) == 0 { // it never is of itself: see rewrite
+		j.setAside("it is empty")
+		return j, nil
+	}
 	if bad := j.read(data); bad > 0 {
 		j.setAside(fmt.Sprintf("%d damaged lines", bad))
 	}
@@ -173,10 +177,14 @@ func (j *Journal) flush() error {
 	return j.file.Sync()
 }
 
+// mark is the name in the first line of a file; nothing else has it.
+const mark = "."
+
 // rewrite replaces the file by one that holds just what is live.
 func (j *Journal) rewrite() error {
 	j.shut()
 	var all bytes.Buffer
+	appendLine(&all, line{Name: mark}) // without entries, too, the file is not empty
 	for _, name := range slices.Sorted(maps.Keys(j.live)) {
 		appendLine(&all, line{name, j.live[name]})
 	}
@@ -197,7 +205,7 @@ func (j *Journal) rewrite() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	j.file, j.lines = f, len(j.live)
+	j.file, j.lines = f, len(j.live)+1
 	return nil
 }
 

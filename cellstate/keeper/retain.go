@@ -143,9 +143,9 @@ func over(t *cellstate.Task, now time.Time) time.Duration {
 }
 
 func counts(job *ohmv1.Job, slot cellstate.Slot, e *cellstate.Ended) bool {
-	kind := job.GetSpec().GetKind()
+	kind, class := job.GetSpec().GetKind(), reconcile.Classify(e.GetStatus())
 	return (kind == "batch" || kind == "ml") && slot.Version == job.GetVersion() &&
-		reconcile.Classify(e.GetStatus()) != reconcile.Excused
+		(class == reconcile.Success || class == reconcile.UserError)
 }
 
 // staleWaiting removes a scheduler's word on a job that does not wait for it any more.

@@ -51,8 +51,12 @@ func (s *insight) Explain(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1
 	}
 	held := ""
 	for _, t := range reconcile.Tasks(snapshot, row, now, true) {
-		if t.GetState() == task.Name(task.Assigned) && held == "" && t.GetMessage() != "" {
+		switch {
+		case held != "" || t.GetMessage() == "":
+		case t.GetState() == task.Name(task.Assigned):
 			held = fmt.Sprintf("; %s on node %s %s", t.GetTask(), t.GetNode(), t.GetMessage())
+		case t.GetState() == task.Name(task.Running):
+			held = fmt.Sprintf("; of %s on node %s: %s", t.GetTask(), t.GetNode(), t.GetMessage())
 		}
 		if t.GetState() == task.Name(task.Failed) || t.GetState() == task.Name(task.Lost) {
 			resp.Tasks = append(resp.Tasks, t)

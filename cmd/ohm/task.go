@@ -101,10 +101,10 @@ func taskTable(p *printer, tasks []*ohmv1.TaskView) {
 }
 
 // explained says whether a message explains why a task failed, or why one that has a
-// node does not start there.
+// node does not start there, or what has befallen one that runs.
 func explained(tasks []*ohmv1.TaskView) bool {
 	for _, t := range tasks {
-		if t.Message != "" && (t.State == "Failed" || t.State == "Lost" || t.State == "Assigned") {
+		if t.Message != "" && (t.State == "Failed" || t.State == "Lost" || t.State == "Assigned" || t.State == "Running") {
 			return true
 		}
 	}

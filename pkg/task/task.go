@@ -39,24 +39,6 @@ func Name(s State) string {
 	return name[:1] + strings.ToLower(name[1:])
 }
 
-// The causes with which an attempt ends. A status stores one of these.
-const (
-	Exited        = "Exited"    // with Status.exit_code
-	Signalled     = "Signalled" // by Status.signal
-	OOMKilled     = "OOMKilled"
-	StartFailed   = "StartFailed"   // the driver could not start it; Status.message says why
-	ImageNotFound = "ImageNotFound" // the registry, or the node, has no such image
-	ImageDenied   = "ImageDenied"   // the registry does not give it to this node
-	StartDeadline = "StartDeadline" // it could not be started in time, though that was tried again and again
-	TimedOut      = "TimedOut"      // maxRuntime
-	Stop          = "Stopped"       // the user stopped or changed the job
-	Drained       = "Drained"
-	Preempted     = "Preempted"
-	NodeLost      = "NodeLost"
-	DeviceLost    = "DeviceLost"  // a device of it has a fault that nothing can run on, or did not become ready
-	UnknownExit   = "UnknownExit" // it is gone and left no exit code
-)
-
 // CauseText is a status's cause for people: "exited 0", "killed by SIGKILL", "OOMKilled".
 func CauseText(s *ohmv1.Status) string {
 	switch s.GetCause() {

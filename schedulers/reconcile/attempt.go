@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -15,7 +16,8 @@ type Class int
 const (
 	Success   Class = iota // exited 0 by itself
 	UserError              // the task's own fault: spends the retry budget of its slot
-	Excused                // the cell's doing: another attempt is free
+	Excused                // the cell's doing: another attempt is free, and due at once
+	Troubled               // the fault of a node or of what is around it: another attempt is free, after a pause
 )
 
 // Classify says what an attempt's end means. Retention must not remove a UserError of a
@@ -23,15 +25,32 @@ const (
 // retries + 1 of them for a slot.) A cause that this release does not know is a
 // UserError, so that no cause leads to attempts without end.
 func Classify(last *ohmv1.Status) Class {
-	switch last.GetCause() {
-	case task.Exited:
-		if last.GetExitCode() == 0 {
-			return Success
-		}
-	case task.NodeLost, task.Drained, task.Preempted, task.Stop:
+	cause := last.GetCause()
+	class, _ := task.ClassOf(cause)
+	switch {
+	case cause == task.Exited && last.GetExitCode() == 0:
+		return Success
+	case class == task.Wanted, cause == task.NodeLost: // which was long enough in coming
 		return Excused
+	case class == task.NodeFault, class == task.Infrastructure:
+		return Troubled
 	}
 	return UserError
+}
+
+// troubles is how many attempts in a row, to the newest, ended Troubled. Those that are not
+// kept any more count: attempts are numbered without gaps.
+func troubles(ended []*cellstate.Ended) int {
+	last := newest(ended)
+	if last == nil || Classify(last.GetStatus()) != Troubled {
+		return 0
+	}
+	for _, e := range slices.Backward(ended) {
+		if Classify(e.GetStatus()) != Troubled {
+			return last.Attempt - e.Attempt
+		}
+	}
+	return last.Attempt
 }
 
 // endOf is when an attempt ended, as its agent saw it; without that, when it was placed.
@@ -83,6 +102,9 @@ func (l Limits) untilSuccess(ended []*cellstate.Ended, retries int, now time.Tim
 		return failed, time.Time{}
 	}
 	if n > 0 && Classify(newest(ended).GetStatus()) == UserError {
+		return due(endOf(newest(ended)).Add(l.backoff(n)), now)
+	}
+	if n := troubles(ended); n > 0 {
 		return due(endOf(newest(ended)).Add(l.backoff(n)), now)
 	}
 	return ready, time.Time{}

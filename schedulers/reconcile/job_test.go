@@ -130,11 +130,28 @@ func TestJob(t *testing.T) {
 		{
 			name: "batch: every user error spends",
 			cell: func(t *testing.T) *build {
-				return newBuild(t, "batch", 1, retries(5)).ended(slot(0), exit(7, 1), because(task.Signalled, 2), because(task.OOMKilled, 3),
-					because(task.StartFailed, 4), because(task.TimedOut, 5), because(task.UnknownExit, 6))
+				return newBuild(t, "batch", 1, retries(6)).ended(slot(0), exit(7, 1), because(task.Signalled, 2), because(task.OOMKilled, 3),
+					because(task.StartFailed, 4), because(task.TimedOut, 5), because(task.ImageNotFound, 6), because(task.ImageDenied, 7))
 			},
 			now:   100,
 			state: "Failed", done: "Failed", counts: "1: failed 1",
+		},
+		{
+			name: "batch: what a node or its surroundings do to a task spends nothing, and waits longer each time",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "batch", 1).ended(slot(0), because(task.PortBusy, 1), because(task.DeviceLost, 2), because(task.DiskFull, 3),
+					because(task.Refused, 4), because(task.StartDeadline, 5), because(task.UnknownExit, 6))
+			},
+			now:   37.5,
+			state: "Pending", counts: "1: waiting 1", wake: 38,
+		},
+		{
+			name: "batch: after the wait it is due",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "batch", 1).ended(slot(0), because(task.PortBusy, 1), because(task.Drained, 2), because(task.UnknownExit, 3))
+			},
+			now:   4,
+			needs: "0#4", state: "Pending", counts: "1: waiting 1",
 		},
 		{
 			name: "batch: a cause of a later release spends, so that it cannot go on for ever",

@@ -17,6 +17,7 @@ func TestBudgetOfASlot(t *testing.T) {
 	causes := []string{
 		task.Exited, task.Signalled, task.OOMKilled, task.StartFailed, task.TimedOut, task.UnknownExit,
 		task.Stop, task.Drained, task.Preempted, task.NodeLost,
+		task.PortBusy, task.DeviceLost, task.DiskFull, task.Refused, task.StartDeadline,
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		kind := rapid.SampledFrom([]string{"batch", "ml"}).Draw(rt, "kind")
@@ -62,7 +63,8 @@ func TestBudgetOfASlot(t *testing.T) {
 				if e.code != 0 {
 					errors++
 				}
-			case task.Stop, task.Drained, task.Preempted, task.NodeLost:
+			case task.Stop, task.Drained, task.Preempted, task.NodeLost, task.UnknownExit,
+				task.PortBusy, task.DeviceLost, task.DiskFull, task.Refused, task.StartDeadline:
 			default:
 				errors++
 			}

@@ -165,7 +165,8 @@ func Detect(mountinfo []byte, name string) Groups {
 
 // try makes a task's cgroups with every limit and gives them back.
 func try(g Groups) error {
-	probe := g.Child(fmt.Sprintf("probe-%016x", rand.Uint64()))
+	g.sweepProbes()
+	probe := g.Child(fmt.Sprintf("%s%d-%016x", probePrefix, os.Getpid(), rand.Uint64()))
 	err := probe.Create(Limits{Memory: 1 << 30, CPUMilli: 1000, Pids: 4096})
 	return errors.Join(err, probe.Remove())
 }

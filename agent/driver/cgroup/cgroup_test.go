@@ -3,6 +3,11 @@
 package cgroup
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,5 +37,47 @@ func TestMounts(t *testing.T) {
 		if diff := cmp.Diff(c.want, mounts([]byte(c.mountinfo))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// TestDoomed: a process that was killed is doomed from then on, whoever has yet to notice.
+func TestDoomed(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if Doomed(cmd.Process.Pid) {
+		t.Error("one that lives is doomed")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !Doomed(cmd.Process.Pid) {
+		t.Error("one that was killed is not doomed")
+	}
+	_ = cmd.Wait() // killed
+	if !Doomed(cmd.Process.Pid) {
+		t.Error("one that is gone is not doomed")
+	}
+}
+
+// TestProbeOfTheDead: what a killed agent has left of its look at what works goes with the
+// next one's; that of one that lives stays. (Found by make chaos.)
+func TestProbeOfTheDead(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	top := filepath.Join(t.TempDir(), "memory")
+	dead, own := fmt.Sprintf("%s%d-1", probePrefix, cmd.Process.Pid), fmt.Sprintf("%s%d-1", probePrefix, os.Getpid())
+	for _, name := range []string{dead, own, "a-task"} {
+		if err := os.MkdirAll(filepath.Join(top, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := Groups{Memory: top}
+	g.sweepProbes()
+	if left := g.Names(); !slices.Equal(left, []string{"a-task", own}) {
+		t.Errorf("left: %q", left)
 	}
 }

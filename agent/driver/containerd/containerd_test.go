@@ -3,12 +3,9 @@
 package containerd
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,41 +14,38 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/containerd/containerdtest"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
 )
 
-// verbElsewhere makes the test's program an agent of its own: it starts tasks and waits
-// to be killed.
-const verbElsewhere = "test-start-elsewhere"
-
 func TestMain(m *testing.M) {
-	if args := os.Args[1:]; len(args) == 5 && args[0] == verbElsewhere {
-		if err := elsewhere(args[1], args[2], args[3], args[4]); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		return
+	open := func(words []string) (driver.Driver, error) {
+		return New(Config{Address: words[0], Dir: words[1], Init: words[2]})
 	}
-	goleak.VerifyTestMain(m)
+	if !drivertest.Elsewhere(open) {
+		goleak.VerifyTestMain(m)
+	}
 }
 
-func elsewhere(socket, dir, init, tasks string) error {
-	d, err := New(Config{Address: socket, Dir: dir, Init: init})
+// setup is what all tests share: a daemon, the program ohm-init, an image.
+type setup struct {
+	*containerdtest.Daemon
+	init, image, layout string
+}
+
+func newSetup(t testing.TB) *setup {
+	t.Helper()
+	tarFile, layout := drivertest.MakeImage(t, drivertest.Image{})
+	return &setup{containerdtest.Run(t), containerdtest.BuildInit(t), "tar:" + tarFile, "oci:" + layout}
+}
+
+func (s *setup) driver(t testing.TB, dir string) *Driver {
+	t.Helper()
+	d, err := New(Config{Address: s.Socket(), Dir: dir, Init: s.init})
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	var list []driver.Task
-	if err := json.Unmarshal([]byte(tasks), &list); err != nil {
-		return err
-	}
-	for _, t := range list {
-		if err := d.Start(context.Background(), t); err != nil {
-			return err
-		}
-	}
-	fmt.Println("started")
-	_, err = os.Stdin.Read(make([]byte, 1)) // until the test's end at the latest
-	return err
+	return d
 }
 
 // fixture is a driver with a folder, and so a namespace, of its own.
@@ -81,45 +75,10 @@ func (s *setup) fixture(t *testing.T) drivertest.Fixture {
 			return driver.Task{Command: []string{"sh", "-c", fmt.Sprintf("sleep %f; exit %d", after.Seconds(), code)}}
 		},
 		StartElsewhere: func(t *testing.T, tasks ...driver.Task) (kill func()) {
-			return s.startElsewhere(t, dir, tasks)
+			return drivertest.StartElsewhere(t, tasks, s.Socket(), dir, s.init)
 		},
 		Leftovers: func(t *testing.T, id string) []string { return leftovers(d, id) },
 	}
-}
-
-func (s *setup) startElsewhere(t *testing.T, dir string, tasks []driver.Task) (kill func()) {
-	t.Helper()
-	list, err := json.Marshal(tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("/proc/self/exe", verbElsewhere, s.socket(), dir, s.init, string(list))
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := false
-	kill = func() {
-		if !ended {
-			ended = true
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // it was killed: that is its error
-			stdin.Close()
-		}
-	}
-	t.Cleanup(kill)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if line != "started\n" {
-		t.Fatalf("the other agent says %q, %v", line, err)
-	}
-	return kill
 }
 
 // leftovers looks for a task's rest, or for that of all tasks (empty), on the machine

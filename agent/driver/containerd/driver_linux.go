@@ -38,10 +38,12 @@ type Driver struct {
 	boot       string
 	log        *zap.Logger
 
-	mu     sync.Mutex
-	starts map[string]context.CancelFunc // under way, by task
-	ooms   map[string]*oomCount          // by task
-	clean  bool                          // what is nobody's was swept
+	mu      sync.Mutex
+	starts  map[string]context.CancelFunc // under way, by task
+	ooms    map[string]*oomCount          // by task
+	doubts  map[string]time.Time          // containers that containerd seems not to know, since when
+	fetches map[string]chan struct{}      // of images, under way, by name; closed when over
+	clean   bool                          // what is nobody's was swept
 
 	collected time.Time // when images were last
 }
@@ -65,7 +67,7 @@ func New(c Config) (*Driver, error) {
 	d := &Driver{
 		namespace: c.Namespace, cgroupName: c.CgroupName, init: c.Init, conf: c, log: c.Log,
 		tasks: filepath.Join(dir, "tasks"), logs: logdir.Dir(filepath.Join(dir, "logs")),
-		starts: map[string]context.CancelFunc{}, ooms: map[string]*oomCount{},
+		starts: map[string]context.CancelFunc{}, ooms: map[string]*oomCount{}, fetches: map[string]chan struct{}{}, doubts: map[string]time.Time{},
 	}
 	if d.namespace == "" {
 		d.namespace = name
@@ -159,8 +161,14 @@ func (d *Driver) folder(id string) string { return filepath.Join(d.tasks, id) }
 // cgroups of a task.
 func (d *Driver) cgroups(id string) cgroup.Groups { return d.groups.Child(hash(id)) }
 
-// containerID is containerd's name of a task's container.
-func containerID(id, container string) string { return hash(id) + "-" + hash(container)[:8] }
+// containerID is containerd's name of a task's container, at the given try to make it.
+func containerID(id, container string, try int) string {
+	name := hash(id) + "-" + hash(container)[:8]
+	if try > 0 {
+		name += fmt.Sprintf("-%d", try)
+	}
+	return name
+}
 
 // Files of a task's folder.
 const (
@@ -176,11 +184,12 @@ const (
 // state is what is known of a task that was begun.
 type state struct {
 	Boot    string
-	Begun   []string  // containers whose command may have run, in order
-	Started time.Time // of the main command, or of the first container before that
-	Main    bool      // the main command was started
-	Pid     int       // of the main command; 0: not known
-	Start   uint64    // its start time, clock ticks after boot
+	Tries   map[string]int `json:",omitempty"` // by container: how often it could not be made under its name
+	Begun   []string       // containers whose command may have run, in order
+	Started time.Time      // of the main command, or of the first container before that
+	Main    bool           // the main command was started
+	Pid     int            // of the main command; 0: not known
+	Start   uint64         // its start time, clock ticks after boot
 }
 
 // exit is how a task ended.
@@ -200,6 +209,9 @@ func now() time.Time { return time.Now().UTC().Round(0) }
 
 // begun says whether any command of the task may have run.
 func (s state) begun() bool { return len(s.Begun) > 0 }
+
+// container is containerd's name of the task's container, as it is now.
+func (s state) container(id, name string) string { return containerID(id, name, s.Tries[name]) }
 
 // readState of a task; none is the zero state.
 func (d *Driver) readState(id string) (state, error) {

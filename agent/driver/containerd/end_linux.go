@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -43,7 +44,11 @@ func (d *Driver) noteOOMs(id string) int64 {
 		c = new(oomCount)
 		d.ooms[id] = c
 	}
+	// That the command only has to end is no sign that another one was killed.
 	if len(c.seen) == 0 || c.seen[len(c.seen)-1].count < n {
+		if st, err := d.readState(id); err != nil || st.Pid == 0 || cgroup.Doomed(st.Pid) {
+			return n
+		}
 		c.seen = append(c.seen, oomSeen{n, time.Now()})
 		if len(c.seen) > 8 {
 			c.seen = c.seen[1:]
@@ -81,8 +86,13 @@ func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *e
 	if s.status > 128 && !exited {
 		e.Cause, e.Signal, e.Code = task.Signalled, s.status-128, 0
 	}
-	if e.Signal == int(unix.SIGKILL) && ooms > d.oomsBefore(t.ID, s.at) && !d.killed(t.ID) {
-		e.Cause, e.Message = task.OOMKilled, d.cgroups(t.ID).Starved(t.Resources.GetMemoryBytes())
+	if e.Signal == int(unix.SIGKILL) && said.pid != 0 && said.end == "" && !d.killed(t.ID) {
+		// ohm-init itself was killed: with it everything ended, and nobody has seen how.
+		e.Cause, e.Signal, e.Message = task.UnknownExit, 0, "the container's init was killed"
+	}
+	if s.status == 128+int(unix.SIGKILL) && !exited && ooms > d.oomsBefore(t.ID, s.at) && !d.killed(t.ID) {
+		used, _ := d.cgroups(t.ID).Stats() // they are there until the task is removed
+		e.Cause, e.Signal, e.Message = task.OOMKilled, int(unix.SIGKILL), driver.OOMMessage(used.MemoryPeak, t.Resources.GetMemoryBytes())
 	}
 	return e
 }
@@ -124,8 +134,12 @@ func (d *Driver) finish(ctx context.Context, t driver.Task, e exit) error {
 	if err := d.cgroups(t.ID).Kill(ctx); err != nil {
 		return err
 	}
-	for _, c := range t.All() {
-		if err := d.dropProcess(ctx, containerID(t.ID, c.Name)); err != nil {
+	names, err := d.containers(t)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := d.dropProcess(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -140,11 +154,23 @@ func (d *Driver) finish(ctx context.Context, t driver.Task, e exit) error {
 
 // clear leaves nothing of the task in containerd or among the processes.
 func (d *Driver) clear(ctx context.Context, t driver.Task) error {
-	errs := []error{d.cgroups(t.ID).Kill(ctx)}
-	for _, c := range t.All() {
-		errs = append(errs, d.dropContainer(ctx, containerID(t.ID, c.Name)))
+	names, err := d.containers(t)
+	errs := []error{err, d.cgroups(t.ID).Kill(ctx)}
+	for _, name := range names {
+		errs = append(errs, d.dropContainer(ctx, name))
 	}
 	return errors.Join(errs...)
+}
+
+// containers are containerd's names of all that it may have of a task.
+func (d *Driver) containers(t driver.Task) (names []string, err error) {
+	st, err := d.readState(t.ID)
+	for _, c := range t.All() {
+		for try := range st.Tries[c.Name] + 1 {
+			names = append(names, containerID(t.ID, c.Name, try))
+		}
+	}
+	return names, err
 }
 
 // dropProcess has containerd forget a container's process, and with it the shim. What the
@@ -185,6 +211,9 @@ func (d *Driver) dropContainer(ctx context.Context, id string) error {
 	case !errdefs.IsNotFound(err):
 		return fmt.Errorf("ask containerd: %w", err)
 	}
+	if err := d.endShim(ctx, id); err != nil {
+		return err
+	}
 	if err := d.client.SnapshotService(snapshotter).Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("remove the file system of container %s: %w", id, err)
 	}
@@ -215,6 +244,11 @@ func (d *Driver) sweep(ctx context.Context) error {
 		if !owned(own, box.ID()) {
 			d.log.Info("a container of no task is removed", zap.String("container", box.ID()))
 			errs = append(errs, d.dropContainer(ctx, box.ID()))
+		}
+	}
+	for container := range d.shims() {
+		if !owned(own, container) {
+			errs = append(errs, d.endShim(ctx, container))
 		}
 	}
 	stray, err := d.strays(ctx, own)

@@ -88,7 +88,11 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 
 // process is a running container's.
 func (d *Driver) process(ctx context.Context, id, name string) (client.Container, client.Task, error) {
-	box, err := d.client.LoadContainer(ctx, containerID(id, name))
+	st, err := d.readState(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	box, err := d.client.LoadContainer(ctx, st.container(id, name))
 	var p client.Task
 	if err == nil {
 		p, err = box.Task(ctx, nil)

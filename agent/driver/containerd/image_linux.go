@@ -39,6 +39,16 @@ const (
 // cannot get better, and at the end of ctx, by StartDeadline, what could.
 func (d *Driver) image(ctx context.Context, name string) (client.Image, error) {
 	kind, of := driver.ImageKind(name)
+	// One at a time: containerd has those that fetch the same wait for each other so long that
+	// none gets it in time. Whoever comes next finds it here.
+	done, err := d.fetch(ctx, name)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, err
+	case err != nil:
+		return nil, &driver.Failure{Cause: task.StartDeadline, Err: fmt.Errorf("image %s: not here in time: %w", name, err)}
+	}
+	defer done()
 	for pause := firstTry; ; pause = min(2*pause, lastTry) {
 		var img client.Image
 		var err error
@@ -57,8 +67,9 @@ func (d *Driver) image(ctx context.Context, name string) (client.Image, error) {
 			return img, nil
 		}
 		err = fmt.Errorf("image %s: %w", name, err)
+		d.unclean() // what was unpacked of it
 		if cause := imageCause(err); cause != "" {
-			return nil, &failure{cause, err}
+			return nil, &driver.Failure{Cause: cause, Err: err}
 		}
 		if ctx.Err() == nil && driver.Pause(ctx, pause) == nil {
 			continue
@@ -66,7 +77,32 @@ func (d *Driver) image(ctx context.Context, name string) (client.Image, error) {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, err
 		}
-		return nil, &failure{task.StartDeadline, fmt.Errorf("not here in time: %w", err)}
+		return nil, &driver.Failure{Cause: task.StartDeadline, Err: fmt.Errorf("not here in time: %w", err)}
+	}
+}
+
+// fetch waits until nobody else fetches that image, and keeps others from it until done.
+func (d *Driver) fetch(ctx context.Context, name string) (done func(), err error) {
+	for {
+		d.mu.Lock()
+		busy := d.fetches[name]
+		if busy == nil {
+			over := make(chan struct{})
+			d.fetches[name] = over
+			d.mu.Unlock()
+			return func() {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				delete(d.fetches, name)
+				close(over)
+			}, nil
+		}
+		d.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
@@ -146,7 +182,7 @@ func (d *Driver) load(ctx context.Context, kind driver.Kind, from string) (clien
 	}
 	defer r.Close()
 	if _, err := d.client.Import(ctx, r, client.WithIndexName(name)); err != nil {
-		if errdefs.IsUnavailable(err) || ctx.Err() != nil {
+		if away(err) || ctx.Err() != nil {
 			return nil, err
 		}
 		return nil, fmt.Errorf("%w: %v", errBroken, err) // what it misses may be "not found"

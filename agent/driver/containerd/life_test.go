@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/containerd/containerdtest"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
@@ -95,7 +96,7 @@ func TestDaemonKilled(t *testing.T) {
 	long := p.run("long", "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 4")
 	p.run("short", "while [ ! -e go ]; do sleep 0.05; done; kill -9 $$")
 	p.run("stopped", "while :; do sleep 0.05; done")
-	s.end(syscall.SIGKILL)
+	s.End(syscall.SIGKILL)
 
 	if _, ok, err := p.Observe(t.Context(), "long"); err == nil {
 		t.Errorf("without a daemon the task is seen, known %v", ok)
@@ -112,7 +113,7 @@ func TestDaemonKilled(t *testing.T) {
 	for _, id := range []string{"short", "stopped"} {
 		drivertest.Eventually(t, id+" has no process", func() bool { return len(drivertest.Marked(id)) == 0 })
 	}
-	s.start(t)
+	s.Again(t)
 
 	drivertest.Eventually(t, "the daemon is found again", func() bool {
 		_, _, err := p.Observe(t.Context(), "long")
@@ -143,10 +144,10 @@ func TestDaemonKilled(t *testing.T) {
 func TestStartWithoutDaemon(t *testing.T) {
 	s := newSetup(t)
 	p := s.place(t)
-	s.end(syscall.SIGKILL)
+	s.End(syscall.SIGKILL)
 	w := driver.Task{ID: "late", Command: []string{"true"}, Box: driver.Box{Image: p.setup.image}, StartBy: time.Now().Add(time.Second)}
 	err := p.Start(t.Context(), w)
-	s.start(t)
+	s.Again(t)
 	if err == nil {
 		t.Fatal("it started")
 	}
@@ -154,11 +155,11 @@ func TestStartWithoutDaemon(t *testing.T) {
 		t.Errorf("observed %+v", o)
 	}
 	w.ID, w.StartBy = "early", time.Time{}
-	s.end(syscall.SIGKILL)
+	s.End(syscall.SIGKILL)
 	started := make(chan error, 1)
 	go func() { started <- p.Start(t.Context(), w) }()
 	drivertest.Eventually(t, "it is starting", func() bool { return folder.Exists(p.folder("early")) })
-	s.start(t)
+	s.Again(t)
 	if err := <-started; err != nil {
 		t.Error(err)
 	}
@@ -183,7 +184,7 @@ func TestStartCutShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := containerID("one", driver.MainName)
+	id := containerID("one", driver.MainName, 0)
 	box, err := p.client.NewContainer(t.Context(), id, client.WithSnapshotter(snapshotter), client.WithNewSnapshot(id, img),
 		client.WithNewSpec(oci.WithProcessArgs("sleep", "1000"), oci.WithEnv([]string{"PATH=/bin"})))
 	if err != nil {
@@ -289,7 +290,7 @@ func TestInitGuard(t *testing.T) {
 	if err := os.WriteFile(report, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", `"$@"; echo code $?`, "sh", buildInit(t), report, "touch", report+".ran")
+	cmd := exec.Command("sh", "-c", `"$@"; echo code $?`, "sh", containerdtest.BuildInit(t), report, "touch", report+".ran")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "pid 1") || !strings.Contains(string(out), "code 2") {
 		t.Errorf("%q, %v", out, err)

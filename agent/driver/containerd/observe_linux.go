@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
@@ -37,11 +36,11 @@ func (d *Driver) observe(ctx context.Context, id string, look looker) (driver.Ob
 		return driver.Observation{}, false, err
 	}
 	if st.Main {
-		s, err := look(ctx, containerID(id, mainOf(dir)))
+		s, err := look(ctx, st.container(id, mainOf(dir)))
 		if err != nil {
 			return driver.Observation{}, false, err
 		}
-		if s.running {
+		if s.running || s.created {
 			return d.alive(id, st), true, nil
 		}
 	}
@@ -146,7 +145,7 @@ func (d *Driver) conclude(ctx context.Context, t driver.Task, st state, look loo
 	switch {
 	case err == nil && end != nil:
 		return d.finish(ctx, t, *end)
-	case err == nil, errdefs.IsUnavailable(err), ctx.Err() != nil:
+	case err == nil, away(err), ctx.Err() != nil:
 		return err
 	}
 	return d.giveUp(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
@@ -24,15 +26,6 @@ const (
 	draftPrefix = ".draft-"
 	gonePrefix  = ".gone-"
 )
-
-// failure is why a start failed, with its cause.
-type failure struct {
-	cause string
-	err   error
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
 
 // Start begins the task, or goes on with a start that was cut short.
 func (d *Driver) Start(ctx context.Context, t driver.Task) error {
@@ -74,10 +67,38 @@ func (d *Driver) Start(ctx context.Context, t driver.Task) error {
 		d.mu.Unlock()
 	}()
 	err = d.begin(ctx, t)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case ctx.Err() == nil && away(err):
+		return d.later(t.ID, err)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = &driver.Failure{Cause: task.StartDeadline, Err: err}
 	}
 	return errors.Join(err, d.giveUp(t, err))
+}
+
+// later is what a start says that the daemon's end has cut short. Where a container may have
+// begun, that is all there is to a start: Observe goes on with it, or sees how it ended.
+func (d *Driver) later(id string, err error) error {
+	if st, readErr := d.readState(id); readErr == nil && st.begun() {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", driver.ErrLater, err)
+}
+
+// away says of an error that it may pass and is not the task's own: the daemon was not there,
+// or went away in the middle of a call, or is still at a call that was given up.
+func away(err error) bool {
+	if errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errors.Is(err, io.EOF) {
+		return true
+	}
+	for _, word := range []string{"ttrpc: closed", "connection refused", "broken pipe", "connection reset", "transport is closing", "file exists", "already exists"} {
+		if strings.Contains(err.Error(), word) {
+			return true // of whoever does not pass the kind of its errors on
+		}
+	}
+	return false
 }
 
 // deadline is the time until which the task's start may try.
@@ -103,7 +124,7 @@ func (d *Driver) claim(t driver.Task) (err error) {
 	if err != nil {
 		return err
 	}
-	held.Close()
+	defer held.Close() // until it is there under its name
 	if err := os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
 		return err
 	}
@@ -209,12 +230,12 @@ func (d *Driver) giveUp(t driver.Task, why error) error {
 	if err != nil {
 		return err
 	}
-	e := exit{Cause: task.StartFailed, Message: firstLine(why.Error()), Started: st.Started, Ended: now()}
+	e := exit{Cause: driver.StartCause(why), Message: firstLine(why.Error()), Started: st.Started, Ended: now()}
+	if strings.Contains(why.Error(), unix.ENOSPC.Error()) { // containerd tells it in words only
+		e.Cause = task.DiskFull
+	}
 	if e.Started.IsZero() {
 		e.Started = e.Ended
-	}
-	if f := (*failure)(nil); errors.As(why, &f) {
-		e.Cause = f.cause
 	}
 	return errors.Join(d.clear(ctx, t), folder.Write(filepath.Join(d.folder(t.ID), exitFile), e))
 }

@@ -20,11 +20,16 @@ func owned(own map[string]bool, name string) bool {
 }
 
 // strays are the containers' file systems (not those of images, which are committed) whose
-// task has no folder.
+// task has no folder, and what is left of layers that were being unpacked by nobody of now.
 func (d *Driver) strays(ctx context.Context, own map[string]bool) (keys []string, err error) {
+	d.mu.Lock()
+	began, fetching := time.Now(), len(d.fetches) > 0
+	d.mu.Unlock()
 	err = d.client.SnapshotService(snapshotter).Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		name := strings.TrimSuffix(info.Name, "-view")
-		if of, rest, _ := strings.Cut(name, "-"); info.Kind == snapshots.KindActive && len(of) == 32 && len(rest) == 8 && !own[of] {
+		of, _, _ := strings.Cut(name, "-")
+		unpacked := of == "extract" && !fetching && info.Created.Before(began)
+		if info.Kind == snapshots.KindActive && (unpacked || len(of) == 32 && !own[of]) {
 			keys = append(keys, info.Name)
 		}
 		return nil
@@ -40,13 +45,22 @@ func (d *Driver) sweepDrafts() error {
 	}
 	var errs []error
 	for _, e := range entries {
-		info, err := e.Info()
-		old := err == nil && time.Since(info.ModTime()) > time.Minute
-		if strings.HasPrefix(e.Name(), gonePrefix) || strings.HasPrefix(e.Name(), draftPrefix) && old {
-			errs = append(errs, folder.Discard(filepath.Join(d.tasks, e.Name())))
+		path := filepath.Join(d.tasks, e.Name())
+		if strings.HasPrefix(e.Name(), gonePrefix) || strings.HasPrefix(e.Name(), draftPrefix) && abandoned(path, e) {
+			errs = append(errs, folder.Discard(path))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// abandoned says whether nobody makes that draft any more. (It is locked in its first moments.)
+func abandoned(path string, e os.DirEntry) bool {
+	info, err := e.Info()
+	if err != nil || time.Since(info.ModTime()) < 5*time.Second {
+		return false
+	}
+	held, err := folder.Held(path)
+	return !held && (err == nil || errors.Is(err, os.ErrNotExist))
 }
 
 // ids of all tasks that have a folder, sorted.

@@ -23,6 +23,9 @@ func (d *Driver) Watch(ctx context.Context, changed func(id string)) error {
 	news, broken := d.client.EventService().Subscribe(ctx, d.filter())
 	for ctx.Err() == nil {
 		d.sweepOnce(ctx)
+		if err := d.sweepDrafts(); err != nil {
+			d.log.Warn("what a start left that was cut short cannot be given back", zap.Error(err))
+		}
 		ids, err := d.ids()
 		if err != nil {
 			return err
@@ -79,8 +82,12 @@ func (d *Driver) began(id string) bool {
 
 // running says whether containerd still has the main process of the task.
 func (d *Driver) running(ctx context.Context, id string) bool {
-	s, err := d.look(ctx, containerID(id, mainOf(d.folder(id))))
-	return err != nil || s.running
+	st, err := d.readState(id)
+	if err != nil {
+		return true
+	}
+	s, err := d.look(ctx, st.container(id, mainOf(d.folder(id))))
+	return err != nil || s.running || s.created
 }
 
 // taskOf is the hash of the task whose container an event speaks of.
@@ -95,6 +102,19 @@ func taskOf(e *events.Envelope) string {
 	return container[:32]
 }
 
+func (d *Driver) busyFetching() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.fetches) > 0
+}
+
+// unclean has Watch sweep again.
+func (d *Driver) unclean() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.clean = false
+}
+
 // sweepOnce sweeps until that has worked once.
 func (d *Driver) sweepOnce(ctx context.Context) {
 	d.mu.Lock()
@@ -102,6 +122,9 @@ func (d *Driver) sweepOnce(ctx context.Context) {
 	d.mu.Unlock()
 	if clean {
 		return
+	}
+	if d.busyFetching() {
+		return // part of what looks like a rest is in the making
 	}
 	if err := d.sweep(ctx); err != nil {
 		if ctx.Err() == nil {

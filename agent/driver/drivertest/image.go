@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -57,72 +59,86 @@ const (
 // not installed.
 func MakeImage(t testing.TB, image Image) (tarFile, layout string) {
 	t.Helper()
-	files := imageFiles(t, image)
-	dir := t.TempDir()
+	tarFile, layout, err := WriteImage(t.TempDir(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tarFile, layout
+}
+
+// WriteImage is MakeImage in a given folder.
+func WriteImage(dir string, image Image) (tarFile, layout string, err error) {
+	files, err := imageFiles(image)
+	if err != nil {
+		return "", "", err
+	}
 	layout = filepath.Join(dir, "layout")
 	for name, data := range files {
 		path := filepath.Join(layout, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
+			return "", "", err
 		}
 		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
+			return "", "", err
 		}
 	}
 	tarFile = filepath.Join(dir, "image.tar")
 	f, err := os.Create(tarFile)
 	if err != nil {
-		t.Fatal(err)
+		return "", "", err
 	}
+	defer f.Close()
 	w := tar.NewWriter(f)
-	for _, step := range []func() error{func() error { return w.AddFS(os.DirFS(layout)) }, w.Close, f.Close} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return tarFile, layout
+	return tarFile, layout, errors.Join(w.AddFS(os.DirFS(layout)), w.Close())
 }
 
 // imageFiles are the files of the image's OCI layout, by path.
-func imageFiles(t testing.TB, image Image) map[string][]byte {
-	t.Helper()
+func imageFiles(image Image) (map[string][]byte, error) {
 	busybox, err := os.ReadFile(Busybox)
 	if err != nil {
-		t.Fatalf("%v: apt-get install busybox-static", err)
+		return nil, fmt.Errorf("%w: apt-get install busybox-static", err)
 	}
-	layers := []blob{blobOf(typeLayer, layerOf(t, base(busybox)))}
-	for _, l := range image.Layers {
-		layers = append(layers, blobOf(typeLayer, layerOf(t, l)))
+	var layers []blob
+	for _, l := range append([]Layer{base(busybox)}, image.Layers...) {
+		data, err := layerOf(l)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, blobOf(typeLayer, data))
 	}
 	var ids []string
 	for _, l := range layers {
 		ids = append(ids, l.Digest)
 	}
-	config := blobOf(typeConfig, encode(t, map[string]any{
+	config, err := encode(typeConfig, map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{"User": image.User, "WorkingDir": image.Dir, "Env": append([]string{"PATH=/bin"}, image.Env...), "Cmd": image.Command},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": ids},
-	}))
-	manifest := blobOf(typeManifest, encode(t, map[string]any{
-		"schemaVersion": 2, "mediaType": typeManifest, "config": config, "layers": layers,
-	}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := encode(typeManifest, map[string]any{"schemaVersion": 2, "mediaType": typeManifest, "config": config, "layers": layers})
+	if err != nil {
+		return nil, err
+	}
+	index, err := encode(typeIndex, map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []blob{manifest}})
+	if err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{
 		"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`),
-		"index.json": encode(t, map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []blob{manifest}}),
+		"index.json": index.data,
 	}
 	for _, b := range append(layers, config, manifest) {
 		files["blobs/sha256/"+strings.TrimPrefix(b.Digest, "sha256:")] = b.data
 	}
-	return files
+	return files, nil
 }
 
-func encode(t testing.TB, v any) []byte {
-	t.Helper()
+func encode(kind string, v any) (blob, error) {
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return blobOf(kind, data), err
 }
 
 // base is a root file system of busybox alone.
@@ -139,8 +155,7 @@ func base(busybox []byte) Layer {
 	return l
 }
 
-func layerOf(t testing.TB, files Layer) []byte {
-	t.Helper()
+func layerOf(files Layer) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(files)) { // a folder before what is in it
@@ -159,16 +174,14 @@ func layerOf(t testing.TB, files Layer) []byte {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
 		}
 		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		if h.Size > 0 {
 			if _, err := io.WriteString(w, content); err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	err := w.Close()
+	return out.Bytes(), err
 }

@@ -294,6 +294,9 @@ func mainOutOfMemory(t *testing.T, b *bench) {
 	if o.State != task.Failed || o.Cause != task.OOMKilled || !o.OOM {
 		t.Errorf("ended as %+v", o)
 	}
+	if !strings.Contains(o.Message, "its limit is ") || !strings.Contains(o.Message, ", it used up to ") {
+		t.Errorf("it says %q, without limit or peak", o.Message)
+	}
 }
 
 func childOutOfMemory(t *testing.T, b *bench) {

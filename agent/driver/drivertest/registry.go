@@ -18,7 +18,12 @@ type Registry struct {
 
 // NewRegistry makes one that At lets serve.
 func NewRegistry(t testing.TB, image Image) *Registry {
-	return &Registry{files: imageFiles(t, image)}
+	t.Helper()
+	files, err := imageFiles(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Registry{files: files}
 }
 
 // At serves until the test's end.

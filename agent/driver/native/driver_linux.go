@@ -18,13 +18,13 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/logdir"
 	"github.com/ohmcell/ohm/agent/driver/native/image"
-	"github.com/ohmcell/ohm/pkg/task"
 )
 
 // startTimeout is how long a start may take on a machine that is out of breath.
@@ -199,7 +199,7 @@ func (d *Driver) Start(ctx context.Context, t driver.Task) error {
 	}
 	dir := d.folder(t.ID)
 	if folder.Exists(dir) {
-		return nil
+		return d.resume(ctx, t.ID)
 	}
 	if folder.Exists(filepath.Join(string(d.logs), t.ID)) {
 		return fmt.Errorf("task %s ran here before and was removed", t.ID)
@@ -229,6 +229,32 @@ func (d *Driver) begin(ctx context.Context, id string, held *os.File) error {
 	// The shim has written down how it ended, or is dead: then this does it.
 	_, _, observeErr := d.Observe(context.Background(), id)
 	return errors.Join(err, observeErr)
+}
+
+// resume goes on with a start that was cut short before there was a shim, if it was: by the
+// end of the agent that claimed the task. Else the task was started, and nothing is done.
+func (d *Driver) resume(ctx context.Context, id string) error {
+	dir := d.folder(id)
+	if !unbegun(dir) {
+		return nil
+	}
+	held, taken, err := folder.Lock(dir, unix.LOCK_EX)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), taken:
+		return nil // it was removed, or somebody else is at it
+	case err != nil:
+		return fmt.Errorf("go on with the start of task %s: %w", id, err)
+	case !unbegun(dir): // any more
+		held.Close()
+		return nil
+	}
+	return d.begin(ctx, id, held)
+}
+
+// unbegun says whether no shim was ever started for the task: the first thing that one does
+// is to say who it is.
+func unbegun(dir string) bool {
+	return !folder.Exists(filepath.Join(dir, stateFile)) && !folder.Exists(filepath.Join(dir, exitFile))
 }
 
 // claim makes the task's folder, locked; fs.ErrExist if somebody was faster.
@@ -306,8 +332,7 @@ func (d *Driver) launch(id string, held *os.File) error {
 	pid, err := d.forkShim(id, held, w)
 	w.Close()
 	if err != nil {
-		end := exit{Cause: task.StartFailed, Message: err.Error(), Ended: now()}
-		return errors.Join(err, writeExit(dir, end))
+		return errors.Join(err, writeExit(dir, failed(err)))
 	}
 	var said report
 	if err = r.SetReadDeadline(time.Now().Add(startTimeout)); err == nil {
@@ -327,9 +352,12 @@ func (d *Driver) launch(id string, held *os.File) error {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		err = fmt.Errorf("the shim of task %s did not say that it started: %w", id, err)
 	} else {
-		err = errors.New(said.Error)
+		err = &driver.Failure{Cause: said.Cause, Err: errors.New(said.Error)}
 	}
 	reap(pid)
+	if unbegun(dir) { // it was no shim: it would not be one the next time either
+		return errors.Join(err, writeExit(dir, failed(err)))
+	}
 	return err
 }
 

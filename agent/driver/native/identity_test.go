@@ -206,7 +206,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 	t.Run("used again", func(t *testing.T) {
 		p := newPlace(t, whole)
 		work := driver.Task{ID: "one", Command: []string{"sleep", "1000"}, Env: map[string]string{drivertest.MarkEnv: marked("one")}}
-		startElsewhere(t, p.dir, p.v, []driver.Task{work})()
+		drivertest.StartElsewhere(t, []driver.Task{work}, p.dir, string(p.v))()
 		st := p.state(t, "one")
 		if err := st.Shim.signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -308,7 +308,7 @@ func TestInitKilled(t *testing.T) {
 		if left := drivertest.Marked(marked("one")); len(left) > 0 {
 			t.Errorf("left: %q", left)
 		}
-		p.over(t, "one", task.Signalled)
+		p.over(t, "one", task.UnknownExit) // nobody has seen how the command ended
 	})
 }
 
@@ -362,16 +362,39 @@ func TestKillOfTheStopped(t *testing.T) {
 	p.over(t, "one", task.UnknownExit)
 }
 
-// TestStartCutShort: a folder that says started and nothing more is never started again.
+// TestStartCutShort: a start whose agent was killed goes on where there was no shim yet; of
+// what may have run nothing is started again.
 func TestStartCutShort(t *testing.T) {
 	work := driver.Task{ID: "one", Command: []string{"sleep", "1000"}}
 	t.Run("before the shim", func(t *testing.T) {
 		p := newPlace(t, whole)
 		must(p.claim(work))(t).Close()
+		if o, ok, err := p.Observe(t.Context(), "one"); o.State != task.Assigned || !ok || err != nil {
+			t.Errorf("observed %+v, %v, %v", o, ok, err)
+		}
 		if err := p.Start(t.Context(), work); err != nil {
 			t.Error(err)
 		}
-		p.over(t, "one", task.StartFailed)
+		if o, ok, err := p.Observe(t.Context(), "one"); o.State != task.Running || !ok || err != nil {
+			t.Errorf("observed %+v, %v, %v", o, ok, err)
+		}
+	})
+	t.Run("before the shim, and not wanted any more", func(t *testing.T) {
+		p := newPlace(t, whole)
+		must(p.claim(work))(t).Close()
+		for _, step := range []func() error{
+			func() error { return p.Kill(t.Context(), "one") },
+			func() error { return p.Start(t.Context(), work) },
+		} {
+			if err := step(); err != nil {
+				t.Error(err)
+			}
+			p.over(t, "one", task.StartFailed)
+		}
+		must(p.claim(driver.Task{ID: "two", Command: work.Command}, root{}))(t).Close()
+		if err := p.Remove(t.Context(), "two"); err != nil || folder.Exists(p.folder("two")) {
+			t.Errorf("removed: %v, its folder is there: %v", err, folder.Exists(p.folder("two")))
+		}
 	})
 	t.Run("before the command", func(t *testing.T) {
 		p := newPlace(t, whole)

@@ -3,12 +3,8 @@
 package native
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,42 +20,15 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
-// verbElsewhere makes the test's program an agent of its own: it starts tasks and waits
-// to be killed.
-const verbElsewhere = "test-start-elsewhere"
-
 func TestMain(m *testing.M) {
 	switch args := os.Args[1:]; {
 	case Hidden(args):
 		// Not os.Exit: with the race detector that takes a second, for each of them.
 		unix.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(Main(args)), 0, 0)
-	case len(args) == 4 && args[0] == verbElsewhere:
-		if err := elsewhere(args[1], variant(args[2]), args[3]); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+	case drivertest.Elsewhere(func(words []string) (driver.Driver, error) { return variant(words[1]).driver(words[0]) }):
 	default:
 		goleak.VerifyTestMain(m)
 	}
-}
-
-func elsewhere(dir string, v variant, tasks string) error {
-	d, err := v.driver(dir)
-	if err != nil {
-		return err
-	}
-	var list []driver.Task
-	if err := json.Unmarshal([]byte(tasks), &list); err != nil {
-		return err
-	}
-	for _, t := range list {
-		if err := d.Start(context.Background(), t); err != nil {
-			return err
-		}
-	}
-	fmt.Println("started")
-	_, err = os.Stdin.Read(make([]byte, 1)) // until the test's end at the latest
-	return err
 }
 
 // variant is a machine that allows less than this one.
@@ -138,45 +107,10 @@ func (v variant) fixture(t *testing.T) drivertest.Fixture {
 			return driver.Task{Command: []string{"sh", "-c", fmt.Sprintf("sleep %f; exit %d", after.Seconds(), code)}}
 		},
 		StartElsewhere: func(t *testing.T, tasks ...driver.Task) (kill func()) {
-			return startElsewhere(t, dir, v, tasks)
+			return drivertest.StartElsewhere(t, tasks, dir, string(v))
 		},
 		Leftovers: func(t *testing.T, id string) []string { return leftovers(d, id) },
 	}
-}
-
-func startElsewhere(t *testing.T, dir string, v variant, tasks []driver.Task) (kill func()) {
-	t.Helper()
-	list, err := json.Marshal(tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("/proc/self/exe", verbElsewhere, dir, string(v), string(list))
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := false
-	kill = func() {
-		if !ended {
-			ended = true
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // it was killed: that is its error
-			stdin.Close()
-		}
-	}
-	t.Cleanup(kill)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if line != "started\n" {
-		t.Fatalf("the other agent says %q, %v", line, err)
-	}
-	return kill
 }
 
 // leftovers looks for a task's rest, or for that of all tasks (*), on the machine itself.

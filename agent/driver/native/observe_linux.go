@@ -52,6 +52,9 @@ func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bo
 	if !errors.Is(err, fs.ErrNotExist) {
 		d.log.Warn("a task's end cannot be read", zap.String("task", id), zap.Error(err))
 	}
+	if unbegun(dir) {
+		return driver.Observation{ID: id, State: task.Assigned}, true, nil
+	}
 	if e, err = d.bury(ctx, id); err != nil {
 		return none, false, err
 	}

@@ -136,7 +136,7 @@ func (d *Driver) sweepImages() error {
 
 // imageEnd is how a task ends whose image cannot be had.
 func imageEnd(err error) exit {
-	e := exit{Cause: task.StartFailed, Message: err.Error(), Ended: now()}
+	e := failed(err)
 	switch {
 	case errors.Is(err, image.ErrBroken):
 	case errors.Is(err, context.DeadlineExceeded):

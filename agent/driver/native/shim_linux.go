@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -25,6 +27,7 @@ const (
 
 // report is the shim's one word to whoever called Start and may be gone by now.
 type report struct {
+	Cause string `json:",omitempty"` // of pkg/task
 	Error string `json:",omitempty"` // the task is over before it began
 }
 
@@ -39,8 +42,8 @@ func shim(dir string) error {
 	end := t.run(starter)
 	end.Ended = now()
 	err := writeExit(dir, end)
-	if end.Cause == task.StartFailed {
-		_ = json.NewEncoder(starter).Encode(report{Error: end.Message}) // it may be gone
+	if t.failed {
+		_ = json.NewEncoder(starter).Encode(report{end.Cause, end.Message}) // it may be gone
 	}
 	return err
 }
@@ -50,11 +53,18 @@ type tended struct {
 	dir   string
 	spec  spec
 	state state
+
+	failed bool // it did not start
+}
+
+// failed is the end of a task that did not start.
+func failed(err error) exit {
+	return exit{Cause: driver.StartCause(err), Message: err.Error(), Ended: now()}
 }
 
 // run returns when no process of the task is left.
 func (t *tended) run(starter io.WriteCloser) exit {
-	failed := func(err error) exit { return exit{Cause: task.StartFailed, Message: err.Error()} }
+	failed := func(err error) exit { t.failed = true; return failed(err) }
 	talk, logs, err := t.prepare()
 	if err != nil {
 		return failed(err)
@@ -214,7 +224,11 @@ func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
 		case <-said:
 			return before
 		case <-tick.C:
-			before, last = last, t.spec.Cgroups.OOMs()
+			before = last
+			// That the command only has to end is no sign that another one was killed.
+			if n := t.spec.Cgroups.OOMs(); n > last && !cgroup.Doomed(t.state.Command.Pid) {
+				last = n
+			}
 		}
 	}
 }
@@ -227,13 +241,16 @@ func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit 
 	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
 	status := syscall.WaitStatus(last.Status)
 	switch {
-	case !last.Ended && init.Signaled():
+	case !last.Ended && init.Signaled() && folder.Exists(filepath.Join(t.dir, killedFile)):
 		e.Cause, e.Signal, e.Message = task.Signalled, int(syscall.SIGKILL), "the task's init was killed"
+	case !last.Ended && init.Signaled():
+		e.Cause, e.Message = task.UnknownExit, "the task's init was killed"
 	case !last.Ended:
 		e.Cause, e.Message = task.UnknownExit, fmt.Sprintf("the task's init failed with %d", init.ExitStatus())
 	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !folder.Exists(filepath.Join(t.dir, killedFile)):
 		e.Cause, e.Signal = task.OOMKilled, int(syscall.SIGKILL)
-		e.Message = t.spec.Cgroups.Starved(t.spec.Limits.Memory)
+		used, _ := t.spec.Cgroups.Stats() // they are there until the task is removed
+		e.Message = driver.OOMMessage(used.MemoryPeak, t.spec.Limits.Memory)
 	case status.Signaled():
 		e.Cause, e.Signal = task.Signalled, int(status.Signal())
 	default:

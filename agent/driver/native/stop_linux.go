@@ -87,7 +87,7 @@ func (d *Driver) Kill(ctx context.Context, id string) error {
 	}
 	dir := d.folder(id)
 	if held, err := folder.Held(dir); !held {
-		return unlessGone(err)
+		return d.killUnbegun(id, err)
 	}
 	if err := mark(dir); err != nil {
 		return unlessGone(err)
@@ -120,6 +120,24 @@ func (d *Driver) Kill(ctx context.Context, id string) error {
 	return err
 }
 
+// killUnbegun writes down the end of a task whose start was cut short, if nobody goes on with
+// it; err is of the look at its lock. Other tasks that nobody holds have ended.
+func (d *Driver) killUnbegun(id string, err error) error {
+	dir := d.folder(id)
+	if err != nil || !unbegun(dir) {
+		return unlessGone(err)
+	}
+	held, taken, err := folder.Lock(dir, unix.LOCK_EX)
+	if err != nil || taken {
+		return unlessGone(err)
+	}
+	defer held.Close()
+	if !unbegun(dir) {
+		return nil
+	}
+	return writeExit(dir, failed(errors.New("killed before it started")))
+}
+
 // strike is one round of Kill. What it cannot reach, a later round can.
 func (d *Driver) strike(st state, since time.Duration) {
 	st.Cgroups.Strike()
@@ -137,6 +155,15 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	o, ok, err := d.Observe(ctx, id)
 	if err != nil || !ok {
 		return err
+	}
+	if o.State == task.Assigned { // its start was cut short: nobody is to go on with it
+		if err := d.Kill(ctx, id); err != nil {
+			return err
+		}
+		o, ok, err = d.Observe(ctx, id)
+		if err != nil || !ok {
+			return err
+		}
 	}
 	if !task.Ended(o.State) {
 		return fmt.Errorf("task %s is %s: it cannot be removed", id, task.Name(o.State))

@@ -97,6 +97,9 @@ func (w *watch) scan() (news []string, err error) {
 		if err != nil {
 			continue // it was removed, or the next scan may be luckier
 		}
+		if !held && unbegun(dir) {
+			continue // Start may go on with it
+		}
 		fd := noShim
 		if held {
 			st, err := folder.Read[state](filepath.Join(dir, stateFile))
