@@ -24,6 +24,7 @@ type machine struct {
 	logs      map[string]*[2]bytes.Buffer
 	written   map[string]time.Time
 	listLogs  error            // of ListLogs
+	rotated   int64            // so much of each stream is not there any more
 	calls     []string         // that changed something, in order
 	stubborn  map[string]bool  // ignores SIGTERM
 	immortal  map[string]bool  // and SIGKILL, for now
@@ -223,14 +224,19 @@ func (m *machine) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-func (m *machine) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
+func (m *machine) Logs(_ context.Context, id, stream string, from driver.From) (driver.Log, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.Index([]string{"stdout", "stderr"}, stream)
 	if m.logs[id] == nil || i < 0 {
 		return nil, fs.ErrNotExist
 	}
-	return &logReader{m: m, buf: &m.logs[id][i]}, nil
+	buf := &m.logs[id][i]
+	at := max(from.Offset, min(m.rotated, int64(buf.Len())))
+	if from.Tail < 0 {
+		at = int64(buf.Len())
+	}
+	return &logReader{m: m, buf: buf, at: int(at)}, nil
 }
 
 type logReader struct {
@@ -242,6 +248,7 @@ type logReader struct {
 func (r *logReader) Read(b []byte) (int, error) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
+	r.at = max(r.at, min(int(r.m.rotated), r.buf.Len()))
 	n := copy(b, r.buf.Bytes()[r.at:])
 	if r.at += n; n == 0 {
 		return 0, io.EOF
@@ -250,6 +257,12 @@ func (r *logReader) Read(b []byte) (int, error) {
 }
 
 func (r *logReader) Close() error { return nil }
+
+func (r *logReader) Offset() int64 {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	return int64(r.at)
+}
 
 func (m *machine) ListLogs(context.Context) (map[string]time.Time, error) {
 	m.mu.Lock()

@@ -55,6 +55,10 @@ type pushed struct {
 	id, err string
 	text    map[string]string
 	chunks  []string // by stream
+	at      map[string]int64
+	dropped map[string]int64
+	gone    bool
+	expired time.Time
 	over    bool
 }
 
@@ -109,7 +113,7 @@ func (s *server) Session(stream ohmv1.Nodes_SessionServer) error {
 }
 
 func (s *server) PushLogs(stream ohmv1.Nodes_PushLogsServer) error {
-	p := &pushed{text: map[string]string{}}
+	p := &pushed{text: map[string]string{}, at: map[string]int64{}, dropped: map[string]int64{}}
 	s.mu.Lock()
 	s.pushes = append(s.pushes, p)
 	s.mu.Unlock()
@@ -130,7 +134,15 @@ func (s *server) PushLogs(stream ohmv1.Nodes_PushLogsServer) error {
 			p.chunks = append(p.chunks, c.GetStream())
 			p.text[c.GetStream()] += string(c.GetData())
 		}
+		if c.GetStream() != "" {
+			p.dropped[c.GetStream()] += c.GetDropped()
+			p.at[c.GetStream()] = c.GetOffset() + int64(len(c.GetData()))
+		}
 		p.err += c.GetError()
+		p.gone = p.gone || c.GetGone()
+		if c.GetExpired() != nil {
+			p.expired = c.GetExpired().AsTime()
+		}
 		deaf := s.deaf && len(p.chunks) > 0
 		s.mu.Unlock()
 		if deaf {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,8 +208,8 @@ func (d *Driver) readState(id string) (state, error) {
 }
 
 // Logs opens one stream of a task.
-func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
-	return d.logs.Open(id, stream)
+func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (driver.Log, error) {
+	return d.logs.Open(id, stream, from)
 }
 
 // ListLogs names the tasks of which there are logs.

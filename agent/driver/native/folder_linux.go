@@ -14,6 +14,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/segment"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -35,8 +36,8 @@ type spec struct {
 	Command    []string
 	Env        []string
 	Scratch    string
-	Stdout     string
-	Stderr     string
+	Logs       string // folder
+	LogLimits  segment.Limits
 	Namespaces bool
 	Cgroups    cgroup.Groups
 	Limits     cgroup.Limits
