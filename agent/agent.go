@@ -63,6 +63,7 @@ type Config struct {
 	LookTimeout time.Duration // of one look at the machine; 10 s
 	Steps       int           // at the same time; 16
 	LogPushes   int           // at the same time; 64
+	Execs       int           // programs run in tasks by request, at the same time; 32
 	LogPoll     time.Duration // between two looks for more of a log that is followed; 200 ms
 	DeviceEvery time.Duration // between two looks at the devices; 10 s
 	DeviceWait  time.Duration // that a task waits for a device that is not ready; 3 min
@@ -81,7 +82,7 @@ func (c *Config) fill() {
 			*d = otherwise
 		}
 	}
-	for n, otherwise := range map[*int]int{&c.Steps: 16, &c.LogPushes: 64, &c.KeepLogs: 100} {
+	for n, otherwise := range map[*int]int{&c.Steps: 16, &c.LogPushes: 64, &c.Execs: 32, &c.KeepLogs: 100} {
 		if *n <= 0 {
 			*n = otherwise
 		}

@@ -69,6 +69,8 @@ type loop struct {
 	busy      int      // steps under way
 	pushes    int      // of logs, under way
 	pushed    chan struct{}
+	execs     int // programs in tasks, under way
+	executed  chan struct{}
 
 	lookUntil  time.Time                  // when the present look at the machine must be over
 	unanswered map[string]<-chan struct{} // questions that the driver has not answered in time; closed when it has
@@ -78,7 +80,7 @@ type loop struct {
 func newLoop(a *Agent, book *journal.Journal) *loop {
 	l := &loop{
 		Agent: a, book: book, tasks: map[string]*entry{}, blind: map[string]*entry{},
-		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
+		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), executed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
 	}
 	if book == nil {
 		return l
@@ -123,6 +125,9 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.pushed:
 			l.pushes--
 			continue
+		case <-l.executed:
+			l.execs--
+			continue
 		}
 		for more := true; more; { // what has come meanwhile is one round's work
 			select {
@@ -138,12 +143,14 @@ func (l *loop) run(ctx context.Context) error {
 			timer.Reset(time.Until(l.rounds(ctx)))
 		}
 	}
-	for l.busy+l.pushes > 0 {
+	for l.busy+l.pushes+l.execs > 0 {
 		select {
 		case r := <-l.results:
 			l.result(r)
 		case <-l.pushed:
 			l.pushes--
+		case <-l.executed:
+			l.execs--
 		}
 	}
 	l.asking.Wait()
@@ -200,6 +207,8 @@ func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
 		l.acted.Store(i.GetRevision())
 	case m.GetLogs() != nil:
 		l.pushLogs(ctx, m.GetLogs())
+	case m.GetExec() != nil:
+		l.runExec(ctx, m.GetExec())
 	}
 }
 

@@ -37,6 +37,7 @@ type machine struct {
 	cpu, peak int64            // of living processes
 	watches   map[int]func(string)
 	watched   int
+	exec      func(context.Context, driver.Exec) (int, error)
 	quiet     bool            // no hints
 	looked    func(id string) // called after each look at one task
 	hangs     func(id string) // called before each look, and with "" before a list
@@ -320,8 +321,14 @@ func (m *machine) knows() []string {
 	return slices.Sorted(maps.Keys(m.procs))
 }
 
-func (m *machine) Exec(context.Context, string, driver.Exec) (int, error) {
-	return 0, driver.ErrCannot
+func (m *machine) Exec(ctx context.Context, id string, e driver.Exec) (int, error) {
+	m.mu.Lock()
+	run := m.exec
+	m.mu.Unlock()
+	if run == nil || m.procs[id] == nil {
+		return 0, driver.ErrNotRunning
+	}
+	return run(ctx, e)
 }
 
 func (m *machine) Stats(context.Context, string) (driver.Stats, bool, error) {

@@ -34,6 +34,9 @@ type server struct {
 	sessions []*session
 	pushes   []*pushed
 	away     bool // refuses sessions
+	typed    []*ohmv1.ExecInput
+	said     string // by programs
+	end      *ohmv1.ExecEnd
 	deaf     bool // ends a push of logs after its first bytes
 }
 
@@ -107,6 +110,34 @@ func (s *server) Session(stream ohmv1.Nodes_SessionServer) error {
 		case <-x.end:
 			return fmt.Errorf("ended by the test")
 		case <-read:
+			return nil
+		}
+	}
+}
+
+// PushExec takes in what a program says; it types what the test has given, and goes when the
+// program has said "go".
+func (s *server) PushExec(stream ohmv1.Nodes_PushExecServer) error {
+	s.mu.Lock()
+	typed := s.typed
+	s.mu.Unlock()
+	for _, in := range typed {
+		if err := stream.Send(in); err != nil {
+			return err
+		}
+	}
+	for {
+		out, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		s.mu.Lock()
+		s.said += out.GetId() + string(out.GetStdout()) + string(out.GetStderr())
+		if out.GetEnd() != nil {
+			s.end = out.GetEnd()
+		}
+		s.mu.Unlock()
+		if string(out.GetStdout()) == "go" || out.GetEnd() != nil {
 			return nil
 		}
 	}

@@ -291,13 +291,13 @@ func lastWord(chunk *ohmv1.LogChunk) error {
 	return refuse(errUnavailable, "the log cannot be read on: %s", chunk.GetError())
 }
 
-// elsewhere says why a log cannot be had here: it stays with the node.
+// elsewhere says why nothing can be had of a task here: only its node has it.
 func (g *gateway) elsewhere(node string) error {
 	row := g.server.cfg.Mirror.Snapshot().Node(cellstate.NodeName(node))
 	if row == nil || row.Alive == nil || row.Alive.GetServer() == g.server.cfg.Name {
-		return refuse(errUnavailable, "the log is on node %s, whose agent has no session now", node)
+		return refuse(errUnavailable, "the task is on node %s, whose agent has no session now", node)
 	}
-	return refuse(errUnavailable, "the log is on node %s, whose session server %s holds; ask that one", node, row.Alive.GetServer())
+	return refuse(errUnavailable, "the task is on node %s, whose session server %s holds; ask that one", node, row.Alive.GetServer())
 }
 
 // PushLogs takes in an agent's answer to one LogRequest. Its first chunk names the

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// counter is a job whose attempts say a number each and fail, but for the one after so many.
+func counter(name string, failures int, dir string) string {
+	return fmt.Sprintf(`job: %s
+kind: batch
+retries: %d
+groups:
+  - name: main
+    cpu: 10m
+    memory: 16Mi
+    command: [sh, -c, "echo a >>%s/%s; echo attempt $(wc -l <%s/%s); [ $(wc -l <%s/%s) -gt %d ]"]
+`, name, failures, dir, name, dir, name, dir, name, failures)
+}
+
+// Field cases 106 and 71: programs are run in tasks, and it is known by whom; the logs of
+// attempts that failed are there, and those that were removed have a time at which they were.
+func TestExecAndLogs(t *testing.T) {
+	t.Parallel()
+	notes := shortDir(t)
+	d := startDev(t, shortDir(t))
+	d.run(service("web", 1, notes))
+
+	run := func(args ...string) answer { return d.try(append([]string{"exec"}, args...)...) }
+	if a := run("web", "--", "sh", "-c", "echo out; echo err >&2; exit 42"); a.code != 42 || a.stdout != "out\n" || a.stderr != "err\n" {
+		t.Errorf("exit code %d, %q, %q", a.code, a.stdout, a.stderr)
+	}
+	if a := run("web/main/7", "--", "true"); a.code != 125 || !strings.Contains(a.stderr, "no task 7") {
+		t.Errorf("in no task: %d, %s", a.code, a.stderr)
+	}
+	if a := run("web", "--", "/no/such/program"); a.code != 125 || !strings.Contains(a.stderr, "/no/such/program") {
+		t.Errorf("no program: %d, %s", a.code, a.stderr)
+	}
+	cmd := exec.Command(filepath.Join(programs, "ohm"), "exec", "--address", d.address, "-i", "web", "--", "sh", "-c", "wc -c")
+	cmd.Env = environment()
+	cmd.Stdin = strings.NewReader(strings.Repeat("x", 300_000))
+	if out, err := cmd.Output(); err != nil || strings.TrimSpace(string(out)) != "300000" {
+		t.Errorf("of 300000 bytes it has read %q, %v", out, err)
+	}
+	list := d.ohm("exec", "--list", "web")
+	for _, want := range []string{"exited 42", "sh -c echo out; echo err >&2; exit 42", "127.0.0.1:", "web/main/0", "/no/such/program"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("%q is not in the list:\n%s", want, list)
+		}
+	}
+
+	d.ohm("run", d.job(counter("tries", 2, notes)), "--wait")
+	for attempt := 1; attempt <= 3; attempt++ {
+		if out := d.ohm("logs", "tries", "--attempt", fmt.Sprint(attempt)); out != fmt.Sprintf("attempt %d\n", attempt) {
+			t.Errorf("attempt %d said %q", attempt, out)
+		}
+	}
+	if a := d.try("logs", "tries", "--attempt", "9"); a.code != 4 {
+		t.Errorf("attempt 9: %d, %s", a.code, a.stderr)
+	}
+}
