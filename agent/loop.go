@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,7 @@ type loop struct {
 	pushed    chan struct{}
 	execs     int // programs in tasks, under way
 	executed  chan struct{}
+	samples   bool // the driver can say what tasks use
 
 	lookUntil  time.Time                  // when the present look at the machine must be over
 	unanswered map[string]<-chan struct{} // questions that the driver has not answered in time; closed when it has
@@ -82,6 +84,7 @@ func newLoop(a *Agent, book *journal.Journal) *loop {
 		Agent: a, book: book, tasks: map[string]*entry{}, blind: map[string]*entry{},
 		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), executed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
 	}
+	l.samples = slices.Contains(a.Driver.Capabilities(), driver.CanStats)
 	if book == nil {
 		return l
 	}
@@ -209,6 +212,8 @@ func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
 		l.pushLogs(ctx, m.GetLogs())
 	case m.GetExec() != nil:
 		l.runExec(ctx, m.GetExec())
+	case m.GetUsage() != nil:
+		l.reportUsage(ctx, m.GetUsage())
 	}
 }
 
@@ -354,6 +359,9 @@ func (l *loop) saw(e *entry, o driver.Observation, here bool, err error) {
 	}
 	if e.seen, e.here = o, here; e.alive() {
 		l.living++
+	}
+	if l.samples {
+		l.usage.setAlive(e.id, e.alive())
 	}
 	l.touch(e)
 }

@@ -37,6 +37,8 @@ type machine struct {
 	cpu, peak int64            // of living processes
 	watches   map[int]func(string)
 	watched   int
+	abilities []string
+	stats     func() driver.Stats
 	exec      func(context.Context, driver.Exec) (int, error)
 	quiet     bool            // no hints
 	looked    func(id string) // called after each look at one task
@@ -57,7 +59,7 @@ func newMachine() *machine {
 }
 
 func (m *machine) Name() string           { return "fake" }
-func (m *machine) Capabilities() []string { return []string{"pretending"} }
+func (m *machine) Capabilities() []string { return append([]string{"pretending"}, m.abilities...) }
 
 func (m *machine) locked(do func()) {
 	m.mu.Lock()
@@ -331,6 +333,11 @@ func (m *machine) Exec(ctx context.Context, id string, e driver.Exec) (int, erro
 	return run(ctx, e)
 }
 
-func (m *machine) Stats(context.Context, string) (driver.Stats, bool, error) {
-	return driver.Stats{}, false, nil
+func (m *machine) Stats(_ context.Context, id string) (driver.Stats, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.procs[id]; m.stats == nil || p == nil || task.Ended(p.State) {
+		return driver.Stats{}, false, nil
+	}
+	return m.stats(), true, nil
 }

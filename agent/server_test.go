@@ -48,6 +48,7 @@ type session struct {
 	end      chan struct{}
 	statuses []*ohmv1.Status
 	batches  int
+	usage    *ohmv1.UsageReport // the newest
 	beats    []time.Time
 	facts    []*ohmv1.Node // after those of hello
 	over     bool
@@ -92,6 +93,8 @@ func (s *server) Session(stream ohmv1.Nodes_SessionServer) error {
 				x.batches++
 			case m.GetFacts() != nil:
 				x.facts = append(x.facts, m.GetFacts())
+			case m.GetUsage() != nil:
+				x.usage = m.GetUsage()
 			case m.GetHeartbeat() != nil:
 				x.beats = append(x.beats, time.Now())
 			}

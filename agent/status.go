@@ -72,6 +72,7 @@ func end(s *situation, m *memo, stop string) *ohmv1.Status {
 func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *ohmv1.Status {
 	st := statusOf(p, task.Failed)
 	describe(st, o)
+	st.MemoryPeakBytes, st.MemoryLimitBytes = o.MemoryPeak, o.MemoryLimit
 	st.Cause, st.ExitCode, st.Signal, st.Ended = o.Cause, int32(o.ExitCode), int32(o.Signal), stamp(o.Ended)
 	switch {
 	case o.State == task.Lost:

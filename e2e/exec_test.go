@@ -21,6 +21,37 @@ groups:
 `, name, failures, dir, name, dir, name, dir, name, failures)
 }
 
+// TestUsage: what a running task uses is told, and the most that one had which was killed for
+// its memory.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, shortDir(t))
+	d.run(service("web", 1, shortDir(t)))
+	type usage struct {
+		Task  string
+		Usage struct{ MemoryPeakBytes, MemoryLimitBytes, Processes int64 }
+	}
+	stats := read[[]usage](d.client, "task", "stats", "web")
+	if len(stats) != 1 || stats[0].Task != "web/main/0" || stats[0].Usage.MemoryPeakBytes <= 0 || stats[0].Usage.MemoryLimitBytes != 16<<20 || stats[0].Usage.Processes < 1 {
+		t.Errorf("stats say %+v", stats)
+	}
+	if said := d.ohm("explain", "web"); !strings.Contains(said, "what its running tasks use:") || !strings.Contains(said, "16Mi") {
+		t.Errorf("explain says %s", said)
+	}
+	d.try("run", "--wait", d.job(`job: eater
+kind: batch
+groups:
+  - name: main
+    cpu: 10m
+    memory: 64Mi
+    command: [dd, if=/dev/zero, of=/dev/null, bs=200M, count=1]
+`))
+	said := d.ohm("explain", "eater")
+	if !strings.Contains(said, "OOMKilled") || !strings.Contains(said, "64Mi of 64Mi") {
+		t.Errorf("explain says %s", said)
+	}
+}
+
 // Field cases 106 and 71: programs are run in tasks, and it is known by whom; the logs of
 // attempts that failed are there, and those that were removed have a time at which they were.
 func TestExecAndLogs(t *testing.T) {

@@ -28,6 +28,10 @@ type Observation struct {
 	Pid      int    // of the task's own first process, in the node's pid namespace; 0: none
 	Started  time.Time
 	Ended    time.Time
+
+	// Of an ended one, where the driver has CanStats: the most memory that it had in use,
+	// page cache included, and what it might have, in bytes; 0: not known, none.
+	MemoryPeak, MemoryLimit int64
 }
 
 // Exec is another program in a running task. It is held to what the container is held to:

@@ -35,6 +35,7 @@ type gateway struct {
 	alive   *aliveKeeper
 	reports *reports
 	execs   execs
+	usages  usages
 	closing chan struct{} // closed when run ends: streams must end, too
 	wake    chan struct{} // the loop has something to look at though the snapshot is the same
 	streams sync.WaitGroup

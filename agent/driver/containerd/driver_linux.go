@@ -188,6 +188,8 @@ type exit struct {
 	OOM     bool   `json:",omitempty"`
 	Message string `json:",omitempty"`
 	Pid     int    `json:",omitempty"`
+	Peak    int64  `json:",omitempty"` // bytes
+	Limit   int64  `json:",omitempty"`
 	Started time.Time
 	Ended   time.Time
 }

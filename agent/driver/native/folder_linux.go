@@ -69,6 +69,8 @@ type exit struct {
 	OOM     bool   `json:",omitempty"`
 	Message string `json:",omitempty"`
 	Pid     int    `json:",omitempty"`
+	Peak    int64  `json:",omitempty"` // bytes
+	Limit   int64  `json:",omitempty"`
 	Started time.Time
 	Ended   time.Time
 }
@@ -77,6 +79,7 @@ func (e exit) observation(id string) driver.Observation {
 	o := driver.Observation{
 		ID: id, State: task.Failed, Cause: e.Cause, ExitCode: e.Code, Signal: e.Signal, OOM: e.OOM,
 		Message: e.Message, Pid: e.Pid, Started: e.Started, Ended: e.Ended,
+		MemoryPeak: e.Peak, MemoryLimit: e.Limit,
 	}
 	if e.Cause == task.Exited && e.Code == 0 {
 		o.State = task.Succeeded

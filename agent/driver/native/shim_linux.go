@@ -221,6 +221,9 @@ func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
 func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit {
 	ooms := t.spec.Cgroups.OOMs()
 	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
+	if used, ok := t.spec.Cgroups.Stats(); ok {
+		e.Peak, e.Limit = used.MemoryPeak, t.spec.Limits.Memory
+	}
 	status := syscall.WaitStatus(last.Status)
 	switch {
 	case !last.Ended && init.Signaled():
