@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -30,7 +31,7 @@ func (l *loop) pushLogs(ctx context.Context, req *ohmv1.LogRequest) {
 		missing: fmt.Sprintf("node %s knows no task %s", l.Node.GetName(), req.GetTaskId()),
 	}
 	if e := l.tasks[req.GetTaskId()]; e != nil {
-		p.known, p.over = true, e.over
+		p.known, p.over, p.expired = e.memo.Expired.IsZero(), e.over, e.memo.Expired
 	} else {
 		over := make(chan struct{})
 		close(over)
@@ -55,8 +56,9 @@ type push struct {
 	known   bool            // the agent knows the task, even if it has no logs yet
 	over    <-chan struct{} // closed when no more will be logged
 	poll    time.Duration
-	missing string // what to say of a task that nobody knows
-	refused string // not empty: say only this
+	expired time.Time // when the task's logs were removed; zero: they were not
+	missing string    // what to say of a task that nobody knows
+	refused string    // not empty: say only this
 }
 
 // run sends until all is sent, or the server or ctx ends it.
@@ -152,6 +154,9 @@ var errMissing = errors.New("no such task")
 
 // failure is the last word on a log that cannot be read on.
 func (p *push) failure(err error) *ohmv1.LogChunk {
+	if errors.Is(err, errMissing) && !p.expired.IsZero() {
+		return &ohmv1.LogChunk{Error: "the log has expired", Gone: true, Expired: timestamppb.New(p.expired)}
+	}
 	if errors.Is(err, errMissing) {
 		return &ohmv1.LogChunk{Error: p.missing, Gone: true}
 	}

@@ -182,6 +182,26 @@ func TestKeepLogs(t *testing.T) {
 		have("")
 		w.halt()
 		w.start()
-		w.push(w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids["b"]}), "", "", "knows no task", true)
+		for range 2 { // when they went is not forgotten, either
+			p := w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids["b"]})
+			w.push(p, "", "", "the log has expired", true)
+			if ago := time.Since(p.expired); !p.gone || ago < 0 || ago > time.Hour {
+				t.Errorf("gone %v, expired %v ago", p.gone, ago)
+			}
+			w.halt()
+			w.start()
+		}
+		w.halt()
+		w.config.KeepExpired = 1
+		w.start()
+		w.pass(time.Minute)
+		w.complete()
+		known := 0
+		for _, name := range []string{"a", "b", "c"} {
+			if p := w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids[name]}); !p.expired.IsZero() {
+				known++
+			}
+		}
+		equal(t, "of so many it is known when", known, 1)
 	})
 }

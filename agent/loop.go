@@ -73,6 +73,7 @@ type loop struct {
 	execs     int // programs in tasks, under way
 	executed  chan struct{}
 	samples   bool // the driver can say what tasks use
+	expired   int  // about so many tasks of which nothing but the end of their logs is known
 
 	lookUntil  time.Time                  // when the present look at the machine must be over
 	unanswered map[string]<-chan struct{} // questions that the driver has not answered in time; closed when it has
@@ -95,6 +96,9 @@ func newLoop(a *Agent, book *journal.Journal) *loop {
 			continue
 		}
 		l.entry(id).memo = m
+		if !m.Expired.IsZero() {
+			l.expired++
+		}
 	}
 	return l
 }

@@ -38,6 +38,7 @@ type machine struct {
 	watches   map[int]func(string)
 	watched   int
 	abilities []string
+	onRemove  func(id string) // called when logs are removed
 	stats     func() driver.Stats
 	exec      func(context.Context, driver.Exec) (int, error)
 	quiet     bool            // no hints
@@ -284,6 +285,9 @@ func (m *machine) RemoveLogs(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.logs, id)
+	if m.onRemove != nil {
+		m.onRemove(id)
+	}
 	m.calls = append(m.calls, "remove-logs "+id)
 	return nil
 }

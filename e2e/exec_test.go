@@ -52,6 +52,44 @@ groups:
 	}
 }
 
+// Field cases 115 and 71: a node with a full disk takes no new task, and says why; of an
+// attempt whose log was removed it is said when, also by the agent after.
+func TestFullDiskAndExpiredLog(t *testing.T) {
+	t.Parallel()
+	dir, notes := shortDir(t), shortDir(t)
+	d := startDev(t, dir, "--keep-logs", "1")
+	d.ohm("run", d.job(counter("tries", 2, notes)), "--wait")
+	expired := func() bool {
+		a := d.try("logs", "tries", "--attempt", "1")
+		return a.code == 4 && strings.Contains(a.stderr, "expired at 20")
+	}
+	within(t, patience, "the log of attempt 1 has expired", expired)
+	if code := d.terminate(); code != 0 {
+		t.Fatalf("it ended with %d", code)
+	}
+	d = d.again("--disk-full", "1")
+	if !expired() {
+		t.Error("that the log has expired was forgotten")
+	}
+	if out := d.ohm("logs", "tries"); out != "attempt 3\n" {
+		t.Errorf("the last attempt said %q", out)
+	}
+	within(t, patience, "the node says that its disk is full", func() bool { return strings.Contains(d.ohm("node", "list"), "DiskFull") })
+	d.ohm("run", d.job(service("web", 1, notes)))
+	within(t, patience, "it is said why the task waits", func() bool { return strings.Contains(d.ohm("explain", "web"), "of the agent's disk is taken") })
+	if tasks := d.tasks("web"); tasks["web/main/0"].Node != "" {
+		t.Errorf("it was placed: %+v", tasks)
+	}
+	if a := d.try("exec", "web", "--", "true"); a.code != 125 {
+		t.Errorf("a program in a task that waits: %d", a.code)
+	}
+	if code := d.terminate(); code != 0 {
+		t.Fatalf("it ended with %d", code)
+	}
+	d = d.again("--disk-full", "100", "--disk-free", "100")
+	within(t, patience, "the task runs", func() bool { return d.status("web").State == "Running" })
+}
+
 // Field cases 106 and 71: programs are run in tasks, and it is known by whom; the logs of
 // attempts that failed are there, and those that were removed have a time at which they were.
 func TestExecAndLogs(t *testing.T) {

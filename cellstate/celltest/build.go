@@ -32,6 +32,7 @@ type Node struct {
 	GPUs       int   // with ids gpu-0, gpu-1, …
 	Model      string
 	Attributes map[string]string
+	DiskFull   string
 }
 
 // Proto is the agent's record of the node.
@@ -43,7 +44,7 @@ func (n Node) Proto() *ohmv1.Node {
 		return amount
 	}
 	p := &ohmv1.Node{
-		Name: n.Name, BootId: "boot-" + n.Name, Driver: "hollow", Attributes: n.Attributes,
+		Name: n.Name, BootId: "boot-" + n.Name, Driver: "hollow", Attributes: n.Attributes, DiskFull: n.DiskFull,
 		Capacity: &ohmv1.Resources{CpuMilli: or(n.CPU, NodeCPU), MemoryBytes: or(n.Memory, NodeMemory), DiskBytes: or(n.Disk, NodeDisk)},
 	}
 	for i := range n.GPUs {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/pflag"
 
 	"github.com/ohmcell/ohm/agent/driver/segment"
@@ -14,7 +16,11 @@ func (p *part) keepFlags(f *pflag.FlagSet) {
 	p.runtime.Logs = logs
 	f.Var((*byteCount)(&p.runtime.Logs.Bytes), "log-size", "size at which a file of a task's log is followed by another")
 	f.IntVar(&p.runtime.Logs.Files, "log-files", logs.Files, "so many such files are kept of each of a task's two streams")
-	config.Settings(f, "log-size", "log-files")
+	f.IntVar(&p.keep.KeepLogs, "keep-logs", 100, "so many ended attempts have their logs kept, the newest")
+	f.DurationVar(&p.keep.KeepLogsFor, "keep-logs-for", 24*time.Hour, "and for no longer than this")
+	f.IntVar(&p.keep.DiskFull, "disk-full", 95, "percent of the data dir's disk at which the node takes no new task, and logs older than ten minutes go, the oldest first")
+	f.IntVar(&p.keep.DiskFree, "disk-free", 90, "percent below which it takes tasks again")
+	config.Settings(f, "log-size", "log-files", "keep-logs", "keep-logs-for", "disk-full", "disk-free")
 }
 
 // byteCount is a flag such as 10Mi.

@@ -37,6 +37,7 @@ type part struct {
 	tlsKey   string
 	node     agent.FactsConfig
 	runtime  process.Runtime
+	keep     agent.Config // what a node keeps
 	instance string
 }
 
