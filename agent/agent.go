@@ -64,25 +64,36 @@ type Config struct {
 	LookTimeout time.Duration // of one look at the machine; 10 s
 	Steps       int           // at the same time; 16
 	LogPushes   int           // at the same time; 64
+	Execs       int           // programs run in tasks by request, at the same time; 32
+	Sample      time.Duration // between two looks at what running tasks use; 10 s
+	Samples     int           // of each task, that are kept; 60
 	LogPoll     time.Duration // between two looks for more of a log that is followed; 200 ms
 	DeviceEvery time.Duration // between two looks at the devices; 10 s
 	DeviceWait  time.Duration // that a task waits for a device that is not ready; 3 min
 	KeepLogs    int           // of so many ended tasks; 100
 	KeepLogsFor time.Duration // and no longer than this; 24 h
+	KeepLogsMin time.Duration // and for so long even if the disk is full; 10 min
+	KeepExpired int           // of so many more it is known when their logs were removed; 1000
+
+	DiskPath string        // of which the disk is watched; empty: it is not
+	DiskFull int           // percent taken from which on the node takes no new task; 95
+	DiskFree int           // percent taken below which it does again; 90
+	DiskLook time.Duration // between two looks; 10 s
 }
 
 func (c *Config) fill() {
 	for d, otherwise := range map[*time.Duration]time.Duration{
 		&c.Heartbeat: 10 * time.Second, &c.Answer: 30 * time.Second, &c.Backoff: 5 * time.Second,
 		&c.Batch: 20 * time.Millisecond, &c.Pace: time.Second, &c.Repeat: 30 * time.Second, &c.Resync: 5 * time.Second,
-		&c.StepTimeout: 3 * time.Minute, &c.StartFor: 2 * time.Minute, &c.LookTimeout: 10 * time.Second, &c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour,
+		&c.StepTimeout: 3 * time.Minute, &c.StartFor: 2 * time.Minute, &c.LookTimeout: 10 * time.Second, &c.Sample: 10 * time.Second,
+		&c.LogPoll: 200 * time.Millisecond, &c.KeepLogsFor: 24 * time.Hour, &c.KeepLogsMin: 10 * time.Minute, &c.DiskLook: 10 * time.Second,
 		&c.DeviceEvery: 10 * time.Second, &c.DeviceWait: 3 * time.Minute,
 	} {
 		if *d <= 0 {
 			*d = otherwise
 		}
 	}
-	for n, otherwise := range map[*int]int{&c.Steps: 16, &c.LogPushes: 64, &c.KeepLogs: 100} {
+	for n, otherwise := range map[*int]int{&c.Steps: 16, &c.LogPushes: 64, &c.Execs: 32, &c.Samples: 60, &c.KeepLogs: 100, &c.KeepExpired: 1000, &c.DiskFull: 95, &c.DiskFree: 90} {
 		if *n <= 0 {
 			*n = otherwise
 		}
@@ -104,15 +115,18 @@ func (c *Config) fill() {
 // Agent of one node.
 type Agent struct {
 	Config
-	nodes   ohmv1.NodesClient
-	inbox   chan *ohmv1.ServerMessage // from the session to the loop, in order
-	outbox  *outbox
-	acted   atomic.Int64                            // the last revision that the loop took over
-	running atomic.Int64                            // tasks alive on the node
-	facts   atomic.Pointer[ohmv1.Node]              // of the machine now; never written to
-	changed chan struct{}                           // rings when facts are other ones; holds one
-	edits   atomic.Pointer[map[string]device.Edits] // of each device that was found last
-	bell    chan struct{}                           // rings when there are hints; holds one
+	nodes    ohmv1.NodesClient
+	inbox    chan *ohmv1.ServerMessage // from the session to the loop, in order
+	outbox   *outbox
+	acted    atomic.Int64                            // the last revision that the loop took over
+	running  atomic.Int64                            // tasks alive on the node
+	facts    atomic.Pointer[ohmv1.Node]              // of the machine now; never written to
+	changed  chan struct{}                           // rings when facts are other ones; holds one
+	edits    atomic.Pointer[map[string]device.Edits] // of each device that was found last
+	bell     chan struct{}                           // rings when there are hints; holds one
+	usage    usage
+	factsMu  sync.Mutex              // held by whoever makes new facts of the present ones
+	usageOut chan *ohmv1.UsageReport // from the loop to the session
 
 	mu    sync.Mutex
 	hints map[string]bool // tasks whose observation may have changed
@@ -122,13 +136,14 @@ type Agent struct {
 func New(c Config) *Agent {
 	c.fill()
 	a := &Agent{
-		Config:  c,
-		nodes:   ohmv1.NewNodesClient(c.Conn),
-		inbox:   make(chan *ohmv1.ServerMessage),
-		outbox:  newOutbox(),
-		bell:    make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
-		hints:   map[string]bool{},
+		Config:   c,
+		nodes:    ohmv1.NewNodesClient(c.Conn),
+		inbox:    make(chan *ohmv1.ServerMessage),
+		outbox:   newOutbox(),
+		bell:     make(chan struct{}, 1),
+		changed:  make(chan struct{}, 1),
+		hints:    map[string]bool{},
+		usageOut: make(chan *ohmv1.UsageReport),
 	}
 	a.facts.Store(c.Node)
 	return a
@@ -155,6 +170,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		return a.sessions(ctx)
 	})
 	g.Go(func() error { return a.watch(ctx) })
+	g.Go(func() error { return a.sampling(ctx) })
+	g.Go(func() error { return a.watchDisk(ctx) })
 	g.Go(func() error { return l.run(ctx) })
 	err := g.Wait()
 	if book != nil {

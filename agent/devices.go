@@ -63,6 +63,8 @@ func (a *Agent) lookForDevices(ctx context.Context, known []*ohmv1.Device) {
 		}
 		a.edits.Store(&edits)
 	}
+	a.factsMu.Lock()
+	defer a.factsMu.Unlock()
 	before := a.facts.Load()
 	now := proto.CloneOf(before)
 	now.Gpus, now.DeviceError = device.Merge(known, seen, err, a.Codes), ""

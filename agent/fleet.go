@@ -45,7 +45,7 @@ func (f Fleet) Run(ctx context.Context) error {
 			c.Resync = time.Minute // nothing happens there that the driver does not tell
 		}
 		if c.KeepLogs <= 0 {
-			c.KeepLogs = 10 // they all say the same
+			c.KeepLogs, c.KeepExpired = 10, 10 // they all say the same
 		}
 		g.Go(func() error {
 			pause(ctx, time.Duration(i)*stagger)

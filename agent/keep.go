@@ -41,9 +41,14 @@ func (l *loop) forget(e *entry) {
 	}
 }
 
-// prune removes logs that have been kept long enough.
+// prune removes logs that have been kept long enough; while the disk is full, one after the
+// other of those that may go.
 func (l *loop) prune(ctx context.Context, now time.Time) {
-	for _, e := range outlived(l.tasks, l.KeepLogs, now.Add(-l.KeepLogsFor)) {
+	r := retention{most: l.KeepLogs, before: now.Add(-l.KeepLogsFor), young: now.Add(-l.KeepLogsMin)}
+	if r.one = l.diskFull(); r.one {
+		l.unpruned = true // and look again soon
+	}
+	for _, e := range outlived(l.tasks, r) {
 		if l.busy >= l.Steps {
 			return
 		}
@@ -54,22 +59,30 @@ func (l *loop) prune(ctx context.Context, now time.Time) {
 			return result{entry: e, call: callRemoveLogs, err: l.Driver.RemoveLogs(ctx, e.id)}
 		})
 	}
+	l.forgetExpired()
 }
 
-// outlived are the tasks of which only logs are left, beyond the newest most, and those
-// that ended before the time given.
-func outlived(tasks map[string]*entry, most int, before time.Time) []*entry {
+// retention says which logs of ended tasks are to go.
+type retention struct {
+	most   int       // so many are kept,
+	before time.Time // of those that ended since;
+	one    bool      // and the oldest goes in any case,
+	young  time.Time // but none that ended since
+}
+
+// outlived are the tasks of which only logs are left, and those are to go, newest first.
+func outlived(tasks map[string]*entry, r retention) []*entry {
 	left := func(e *entry) bool {
-		return !e.memo.Kept.IsZero() && e.desired == nil && !e.here && !e.blind && !e.busy
+		return !e.memo.Kept.IsZero() && e.memo.Expired.IsZero() && e.desired == nil && !e.here && !e.blind && !e.busy
 	}
-	n, old := 0, false
+	n, old := 0, r.one
 	for _, e := range tasks {
 		if left(e) {
 			n++
-			old = old || e.memo.Kept.Before(before)
+			old = old || e.memo.Kept.Before(r.before)
 		}
 	}
-	if n <= most && !old {
+	if n <= r.most && !old {
 		return nil
 	}
 	var kept []*entry
@@ -80,11 +93,35 @@ func outlived(tasks map[string]*entry, most int, before time.Time) []*entry {
 	}
 	slices.SortFunc(kept, func(a, b *entry) int { return b.memo.Kept.Compare(a.memo.Kept) })
 	for i, e := range kept {
-		if i >= most || e.memo.Kept.Before(before) {
+		if i >= r.most || e.memo.Kept.Before(r.before) {
 			return kept[i:]
 		}
 	}
+	if last := len(kept) - 1; r.one && last >= 0 && kept[last].memo.Kept.Before(r.young) {
+		return kept[last:]
+	}
 	return nil
+}
+
+// forgetExpired forgets the oldest of those tasks of which only is known when their logs
+// were removed, beyond the newest.
+func (l *loop) forgetExpired() {
+	if l.expired <= l.KeepExpired {
+		return
+	}
+	var expired []*entry
+	for _, e := range l.tasks {
+		if !e.memo.Expired.IsZero() {
+			expired = append(expired, e)
+		}
+	}
+	slices.SortFunc(expired, func(a, b *entry) int { return b.memo.Expired.Compare(a.memo.Expired) })
+	l.expired = min(len(expired), l.KeepExpired)
+	for _, e := range expired[l.expired:] {
+		if e.desired == nil && !e.busy {
+			l.forget(e)
+		}
+	}
 }
 
 func (l *loop) logsRemoved(e *entry, err error) {
@@ -93,6 +130,8 @@ func (l *loop) logsRemoved(e *entry, err error) {
 		e.notUntil = time.Now().Add(lastRepeat)
 		l.warnStep(e, callRemoveLogs, err)
 	case e.desired == nil:
-		l.forget(e)
+		l.remember(e, memo{Started: true, Kept: e.memo.Kept, Expired: time.Now()})
+		l.expired++
+		l.lookAtDisk()
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -28,7 +31,7 @@ func (l *loop) pushLogs(ctx context.Context, req *ohmv1.LogRequest) {
 		missing: fmt.Sprintf("node %s knows no task %s", l.Node.GetName(), req.GetTaskId()),
 	}
 	if e := l.tasks[req.GetTaskId()]; e != nil {
-		p.known, p.over = true, e.over
+		p.known, p.over, p.expired = e.memo.Expired.IsZero(), e.over, e.memo.Expired
 	} else {
 		over := make(chan struct{})
 		close(over)
@@ -53,8 +56,9 @@ type push struct {
 	known   bool            // the agent knows the task, even if it has no logs yet
 	over    <-chan struct{} // closed when no more will be logged
 	poll    time.Duration
-	missing string // what to say of a task that nobody knows
-	refused string // not empty: say only this
+	expired time.Time // when the task's logs were removed; zero: they were not
+	missing string    // what to say of a task that nobody knows
+	refused string    // not empty: say only this
 }
 
 // run sends until all is sent, or the server or ctx ends it.
@@ -93,20 +97,13 @@ func (p *push) send(ctx context.Context, stream ohmv1.Nodes_PushLogsClient) erro
 	if err := stream.Send(&ohmv1.LogChunk{Id: p.req.GetId()}); err != nil {
 		return err
 	}
-	fail := func(text string) error { return stream.Send(&ohmv1.LogChunk{Error: text}) }
 	if p.refused != "" {
-		return fail(p.refused)
+		return stream.Send(&ohmv1.LogChunk{Error: p.refused})
 	}
-	names := []string{"stdout", "stderr"}
-	if s := p.req.GetStream(); s != "" {
-		names = []string{s}
-	}
-	readers := make([]io.ReadCloser, len(names))
+	streams := p.streams()
 	defer func() {
-		for _, r := range readers {
-			if r != nil {
-				_ = r.Close()
-			}
+		for _, s := range streams {
+			s.close()
 		}
 	}()
 	buf := make([]byte, chunkSize)
@@ -121,29 +118,16 @@ func (p *push) send(ctx context.Context, stream ohmv1.Nodes_PushLogsClient) erro
 			}
 		}
 		more := false
-		for i, name := range names {
-			if readers[i] == nil {
-				r, err := p.driver.Logs(ctx, p.req.GetTaskId(), name)
-				switch {
-				case err == nil:
-					readers[i] = r
-				case !errors.Is(err, fs.ErrNotExist):
-					return fail(err.Error())
-				case !p.known:
-					return fail(p.missing)
-				default:
-					continue
-				}
-			}
-			n, err := readers[i].Read(buf)
-			if n > 0 {
+		for _, s := range streams {
+			chunk, err := s.read(ctx, p, buf)
+			if chunk != nil {
 				more = true
-				if err := stream.Send(&ohmv1.LogChunk{Stream: name, Data: bytes.Clone(buf[:n])}); err != nil {
+				if err := stream.Send(chunk); err != nil {
 					return err
 				}
 			}
-			if err != nil && err != io.EOF {
-				return fail(err.Error())
+			if err != nil {
+				return stream.Send(p.failure(err))
 			}
 		}
 		switch {
@@ -163,4 +147,86 @@ func (p *push) send(ctx context.Context, stream ohmv1.Nodes_PushLogsClient) erro
 			return err
 		}
 	}
+}
+
+// errMissing says that nobody knows the task.
+var errMissing = errors.New("no such task")
+
+// failure is the last word on a log that cannot be read on.
+func (p *push) failure(err error) *ohmv1.LogChunk {
+	if errors.Is(err, errMissing) && !p.expired.IsZero() {
+		return &ohmv1.LogChunk{Error: "the log has expired", Gone: true, Expired: timestamppb.New(p.expired)}
+	}
+	if errors.Is(err, errMissing) {
+		return &ohmv1.LogChunk{Error: p.missing, Gone: true}
+	}
+	return &ohmv1.LogChunk{Error: err.Error()}
+}
+
+// streamed is one stream of a push.
+type streamed struct {
+	name string
+	from driver.From
+	log  driver.Log // nil: not there yet
+	at   int64      // what was sent, or said to be missing, of the stream
+}
+
+// streams are what is asked for, each from where it is to begin.
+func (p *push) streams() []*streamed {
+	var from driver.From
+	if since := p.req.GetSince(); since != nil {
+		from.Since = since.AsTime()
+	}
+	if p.req.Tail != nil {
+		if from.Tail = int(p.req.GetTail()); from.Tail <= 0 {
+			from.Tail = -1
+		}
+	}
+	var streams []*streamed
+	for name, offset := range map[string]int64{"stdout": p.req.GetFrom().GetStdout(), "stderr": p.req.GetFrom().GetStderr()} {
+		if only := p.req.GetStream(); only == "" || only == name {
+			s := &streamed{name: name, from: from, at: offset}
+			s.from.Offset = offset
+			streams = append(streams, s)
+		}
+	}
+	slices.SortFunc(streams, func(a, b *streamed) int { return strings.Compare(b.name, a.name) })
+	return streams
+}
+
+func (s *streamed) close() {
+	if s.log != nil {
+		_ = s.log.Close() // it was read only
+	}
+}
+
+// read is the next chunk, which says of what comes before it how much is missing; nil where
+// there is nothing more for now.
+func (s *streamed) read(ctx context.Context, p *push, buf []byte) (*ohmv1.LogChunk, error) {
+	if s.log == nil {
+		log, err := p.driver.Logs(ctx, p.req.GetTaskId(), s.name, s.from)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !p.known:
+			return nil, errMissing
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		if s.log = log; s.from.Tail != 0 || !s.from.Since.IsZero() {
+			s.at = log.Offset() // what comes before is not wanted
+		}
+	}
+	n, err := s.log.Read(buf)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	at := s.log.Offset()
+	chunk := &ohmv1.LogChunk{Stream: s.name, Data: bytes.Clone(buf[:n]), Offset: at - int64(n)}
+	chunk.Dropped = chunk.Offset - s.at
+	s.at = at
+	if n == 0 && chunk.Dropped <= 0 {
+		return nil, err
+	}
+	return chunk, err
 }

@@ -75,6 +75,37 @@ func TestLogsFollow(t *testing.T) {
 	})
 }
 
+// TestLogsPosition: another request goes on where one was cut short, and what is not there any
+// more is counted, once.
+func TestLogsPosition(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		a := assignment("a", 100)
+		w.complete(a)
+		w.m.write(a.Id, "stdout", "0123456789")
+		w.m.write(a.Id, "stderr", "abcdef")
+		p := w.ask(&ohmv1.LogRequest{Id: "r1", TaskId: a.Id, From: &ohmv1.LogPosition{Stdout: 4, Stderr: 6}})
+		w.push(p, "456789", "", "", true)
+		equal(t, "place", p.at, map[string]int64{"stdout": 10})
+		none := int64(0)
+		p = w.ask(&ohmv1.LogRequest{Id: "r2", TaskId: a.Id, Tail: &none, Follow: true})
+		w.m.write(a.Id, "stdout", "more")
+		w.pass(time.Second)
+		w.push(p, "more", "", "", false)
+		w.m.locked(func() { w.m.rotated = 7 })
+		p = w.ask(&ohmv1.LogRequest{Id: "r3", TaskId: a.Id, From: &ohmv1.LogPosition{Stdout: 4, Stderr: 6}, Follow: true})
+		w.push(p, "789more", "", "", false)
+		equal(t, "dropped", p.dropped["stdout"], 3)
+		w.m.locked(func() { w.m.rotated = 20 })
+		w.m.write(a.Id, "stdout", "-7890123456789")
+		w.pass(time.Second)
+		w.push(p, "789more"+"23456789", "", "", false)
+		equal(t, "dropped", p.dropped["stdout"], 3+6)
+		p = w.ask(&ohmv1.LogRequest{Id: "r4", TaskId: "unknown"})
+		equal(t, "gone", p.gone, true)
+	})
+}
+
 // TestLogsBig sees a large log in small chunks, both streams in turn.
 func TestLogsBig(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -151,6 +182,26 @@ func TestKeepLogs(t *testing.T) {
 		have("")
 		w.halt()
 		w.start()
-		w.push(w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids["b"]}), "", "", "knows no task", true)
+		for range 2 { // when they went is not forgotten, either
+			p := w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids["b"]})
+			w.push(p, "", "", "the log has expired", true)
+			if ago := time.Since(p.expired); !p.gone || ago < 0 || ago > time.Hour {
+				t.Errorf("gone %v, expired %v ago", p.gone, ago)
+			}
+			w.halt()
+			w.start()
+		}
+		w.halt()
+		w.config.KeepExpired = 1
+		w.start()
+		w.pass(time.Minute)
+		w.complete()
+		known := 0
+		for _, name := range []string{"a", "b", "c"} {
+			if p := w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids[name]}); !p.expired.IsZero() {
+				known++
+			}
+		}
+		equal(t, "of so many it is known when", known, 1)
 	})
 }

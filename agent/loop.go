@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,10 @@ type loop struct {
 	busy      int      // steps under way
 	pushes    int      // of logs, under way
 	pushed    chan struct{}
+	execs     int // programs in tasks, under way
+	executed  chan struct{}
+	samples   bool // the driver can say what tasks use
+	expired   int  // about so many tasks of which nothing but the end of their logs is known
 
 	lookUntil  time.Time                  // when the present look at the machine must be over
 	unanswered map[string]<-chan struct{} // questions that the driver has not answered in time; closed when it has
@@ -80,8 +85,9 @@ type loop struct {
 func newLoop(a *Agent, book *journal.Journal) *loop {
 	l := &loop{
 		Agent: a, book: book, tasks: map[string]*entry{}, blind: map[string]*entry{},
-		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
+		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), executed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
 	}
+	l.samples = slices.Contains(a.Driver.Capabilities(), driver.CanStats)
 	if book == nil {
 		return l
 	}
@@ -92,6 +98,9 @@ func newLoop(a *Agent, book *journal.Journal) *loop {
 			continue
 		}
 		l.entry(id).memo = m
+		if !m.Expired.IsZero() {
+			l.expired++
+		}
 	}
 	return l
 }
@@ -125,6 +134,9 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.pushed:
 			l.pushes--
 			continue
+		case <-l.executed:
+			l.execs--
+			continue
 		}
 		for more := true; more; { // what has come meanwhile is one round's work
 			select {
@@ -140,12 +152,14 @@ func (l *loop) run(ctx context.Context) error {
 			timer.Reset(time.Until(l.rounds(ctx)))
 		}
 	}
-	for l.busy+l.pushes > 0 {
+	for l.busy+l.pushes+l.execs > 0 {
 		select {
 		case r := <-l.results:
 			l.result(r)
 		case <-l.pushed:
 			l.pushes--
+		case <-l.executed:
+			l.execs--
 		}
 	}
 	l.asking.Wait()
@@ -202,6 +216,10 @@ func (l *loop) message(ctx context.Context, m *ohmv1.ServerMessage) {
 		l.acted.Store(i.GetRevision())
 	case m.GetLogs() != nil:
 		l.pushLogs(ctx, m.GetLogs())
+	case m.GetExec() != nil:
+		l.runExec(ctx, m.GetExec())
+	case m.GetUsage() != nil:
+		l.reportUsage(ctx, m.GetUsage())
 	}
 }
 
@@ -347,6 +365,9 @@ func (l *loop) saw(e *entry, o driver.Observation, here bool, err error) {
 	}
 	if e.seen, e.here = o, here; e.alive() {
 		l.living++
+	}
+	if l.samples {
+		l.usage.setAlive(e.id, e.alive())
 	}
 	l.touch(e)
 }

@@ -24,6 +24,7 @@ type machine struct {
 	logs      map[string]*[2]bytes.Buffer
 	written   map[string]time.Time
 	listLogs  error            // of ListLogs
+	rotated   int64            // so much of each stream is not there any more
 	calls     []string         // that changed something, in order
 	stubborn  map[string]bool  // ignores SIGTERM
 	immortal  map[string]bool  // and SIGKILL, for now
@@ -40,6 +41,10 @@ type machine struct {
 	cpu, peak int64                  // of living processes
 	watches   map[int]func(string)
 	watched   int
+	abilities []string
+	onRemove  func(id string) // called when logs are removed
+	stats     func() driver.Stats
+	exec      func(context.Context, driver.Exec) (int, error)
 	quiet     bool            // no hints
 	looked    func(id string) // called after each look at one task
 	hangs     func(id string) // called before each look, and with "" before a list
@@ -59,7 +64,7 @@ func newMachine() *machine {
 }
 
 func (m *machine) Name() string           { return "fake" }
-func (m *machine) Capabilities() []string { return []string{"pretending"} }
+func (m *machine) Capabilities() []string { return append([]string{"pretending"}, m.abilities...) }
 
 func (m *machine) locked(do func()) {
 	m.mu.Lock()
@@ -255,14 +260,19 @@ func (m *machine) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-func (m *machine) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
+func (m *machine) Logs(_ context.Context, id, stream string, from driver.From) (driver.Log, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.Index([]string{"stdout", "stderr"}, stream)
 	if m.logs[id] == nil || i < 0 {
 		return nil, fs.ErrNotExist
 	}
-	return &logReader{m: m, buf: &m.logs[id][i]}, nil
+	buf := &m.logs[id][i]
+	at := max(from.Offset, min(m.rotated, int64(buf.Len())))
+	if from.Tail < 0 {
+		at = int64(buf.Len())
+	}
+	return &logReader{m: m, buf: buf, at: int(at)}, nil
 }
 
 type logReader struct {
@@ -274,6 +284,7 @@ type logReader struct {
 func (r *logReader) Read(b []byte) (int, error) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
+	r.at = max(r.at, min(int(r.m.rotated), r.buf.Len()))
 	n := copy(b, r.buf.Bytes()[r.at:])
 	if r.at += n; n == 0 {
 		return 0, io.EOF
@@ -282,6 +293,12 @@ func (r *logReader) Read(b []byte) (int, error) {
 }
 
 func (r *logReader) Close() error { return nil }
+
+func (r *logReader) Offset() int64 {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	return int64(r.at)
+}
 
 func (m *machine) ListLogs(context.Context) (map[string]time.Time, error) {
 	m.mu.Lock()
@@ -300,6 +317,9 @@ func (m *machine) RemoveLogs(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.logs, id)
+	if m.onRemove != nil {
+		m.onRemove(id)
+	}
 	m.calls = append(m.calls, "remove-logs "+id)
 	return nil
 }
@@ -339,10 +359,21 @@ func (m *machine) knows() []string {
 	return slices.Sorted(maps.Keys(m.procs))
 }
 
-func (m *machine) Exec(context.Context, string, driver.Exec) (int, error) {
-	return 0, driver.ErrCannot
+func (m *machine) Exec(ctx context.Context, id string, e driver.Exec) (int, error) {
+	m.mu.Lock()
+	run := m.exec
+	m.mu.Unlock()
+	if run == nil || m.procs[id] == nil {
+		return 0, driver.ErrNotRunning
+	}
+	return run(ctx, e)
 }
 
-func (m *machine) Stats(context.Context, string) (driver.Stats, bool, error) {
-	return driver.Stats{}, false, nil
+func (m *machine) Stats(_ context.Context, id string) (driver.Stats, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.procs[id]; m.stats == nil || p == nil || task.Ended(p.State) {
+		return driver.Stats{}, false, nil
+	}
+	return m.stats(), true, nil
 }

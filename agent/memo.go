@@ -21,6 +21,7 @@ type memo struct {
 	StopCause string            // why; empty: not desired any more
 	End       *ohmv1.Status     // how it ended, for good
 	Kept      time.Time         // since when nothing but its logs is left; zero: more is
+	Expired   time.Time         // when they were removed, and all else was forgotten; zero: they were not
 }
 
 // essence is what a memo needs of an assignment.
@@ -36,10 +37,11 @@ type entryJSON struct {
 	StopCause string          `json:"stopCause,omitempty"`
 	End       json.RawMessage `json:"end,omitempty"`
 	Kept      time.Time       `json:"kept,omitzero"`
+	Expired   time.Time       `json:"expired,omitzero"`
 }
 
 func (m memo) encode() ([]byte, error) {
-	e := entryJSON{Started: m.Started, StopAsked: m.StopAsked, StopCause: m.StopCause, Kept: m.Kept}
+	e := entryJSON{Started: m.Started, StopAsked: m.StopAsked, StopCause: m.StopCause, Kept: m.Kept, Expired: m.Expired}
 	var err error
 	if m.Run != nil {
 		if e.Run, err = protojson.Marshal(m.Run); err != nil {
@@ -59,7 +61,7 @@ func decodeMemo(data []byte) (memo, error) {
 	if err := json.Unmarshal(data, &e); err != nil {
 		return memo{}, fmt.Errorf("journal entry: %w", err)
 	}
-	m := memo{Started: e.Started, StopAsked: e.StopAsked, StopCause: e.StopCause, Kept: e.Kept}
+	m := memo{Started: e.Started, StopAsked: e.StopAsked, StopCause: e.StopCause, Kept: e.Kept, Expired: e.Expired}
 	lenient := protojson.UnmarshalOptions{DiscardUnknown: true} // of a later release
 	if e.Run != nil {
 		m.Run = new(ohmv1.Assignment)

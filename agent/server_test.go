@@ -34,6 +34,9 @@ type server struct {
 	sessions []*session
 	pushes   []*pushed
 	away     bool // refuses sessions
+	typed    []*ohmv1.ExecInput
+	said     string // by programs
+	end      *ohmv1.ExecEnd
 	deaf     bool // ends a push of logs after its first bytes
 }
 
@@ -45,6 +48,7 @@ type session struct {
 	end      chan struct{}
 	statuses []*ohmv1.Status
 	batches  int
+	usage    *ohmv1.UsageReport // the newest
 	beats    []time.Time
 	facts    []*ohmv1.Node // after those of hello
 	over     bool
@@ -55,6 +59,10 @@ type pushed struct {
 	id, err string
 	text    map[string]string
 	chunks  []string // by stream
+	at      map[string]int64
+	dropped map[string]int64
+	gone    bool
+	expired time.Time
 	over    bool
 }
 
@@ -85,6 +93,8 @@ func (s *server) Session(stream ohmv1.Nodes_SessionServer) error {
 				x.batches++
 			case m.GetFacts() != nil:
 				x.facts = append(x.facts, m.GetFacts())
+			case m.GetUsage() != nil:
+				x.usage = m.GetUsage()
 			case m.GetHeartbeat() != nil:
 				x.beats = append(x.beats, time.Now())
 			}
@@ -108,8 +118,36 @@ func (s *server) Session(stream ohmv1.Nodes_SessionServer) error {
 	}
 }
 
+// PushExec takes in what a program says; it types what the test has given, and goes when the
+// program has said "go".
+func (s *server) PushExec(stream ohmv1.Nodes_PushExecServer) error {
+	s.mu.Lock()
+	typed := s.typed
+	s.mu.Unlock()
+	for _, in := range typed {
+		if err := stream.Send(in); err != nil {
+			return err
+		}
+	}
+	for {
+		out, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		s.mu.Lock()
+		s.said += out.GetId() + string(out.GetStdout()) + string(out.GetStderr())
+		if out.GetEnd() != nil {
+			s.end = out.GetEnd()
+		}
+		s.mu.Unlock()
+		if string(out.GetStdout()) == "go" || out.GetEnd() != nil {
+			return nil
+		}
+	}
+}
+
 func (s *server) PushLogs(stream ohmv1.Nodes_PushLogsServer) error {
-	p := &pushed{text: map[string]string{}}
+	p := &pushed{text: map[string]string{}, at: map[string]int64{}, dropped: map[string]int64{}}
 	s.mu.Lock()
 	s.pushes = append(s.pushes, p)
 	s.mu.Unlock()
@@ -130,7 +168,15 @@ func (s *server) PushLogs(stream ohmv1.Nodes_PushLogsServer) error {
 			p.chunks = append(p.chunks, c.GetStream())
 			p.text[c.GetStream()] += string(c.GetData())
 		}
+		if c.GetStream() != "" {
+			p.dropped[c.GetStream()] += c.GetDropped()
+			p.at[c.GetStream()] = c.GetOffset() + int64(len(c.GetData()))
+		}
 		p.err += c.GetError()
+		p.gone = p.gone || c.GetGone()
+		if c.GetExpired() != nil {
+			p.expired = c.GetExpired().AsTime()
+		}
 		deaf := s.deaf && len(p.chunks) > 0
 		s.mu.Unlock()
 		if deaf {

@@ -137,6 +137,10 @@ func (a *Agent) send(ctx context.Context, stream ohmv1.Nodes_SessionClient, hell
 				return
 			}
 			beat.Reset(jitter(every, 0.8))
+		case report := <-a.usageOut:
+			if err := stream.Send(&ohmv1.AgentMessage{Message: &ohmv1.AgentMessage_Usage{Usage: report}}); err != nil {
+				return
+			}
 		case <-told:
 			told, bell, changed = nil, a.outbox.bell, a.changed
 			ring(a.outbox.bell)

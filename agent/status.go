@@ -70,6 +70,7 @@ func end(s *situation, m *memo, stop string) *ohmv1.Status {
 func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *ohmv1.Status {
 	st := statusOf(p, task.EndState(o.Cause, o.ExitCode))
 	describe(st, p, o)
+	st.MemoryPeakBytes, st.MemoryLimitBytes = o.MemoryPeak, o.MemoryLimit
 	st.Cause, st.ExitCode, st.Signal, st.Ended = o.Cause, int32(o.ExitCode), int32(o.Signal), stamp(o.Ended)
 	if o.State == task.Lost {
 		st.State = task.Lost

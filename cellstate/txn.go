@@ -51,6 +51,7 @@ const (
 	ReasonQuota      Reason = "Quota"      // (m) the instance's share of a quota is spent
 	ReasonNodeGone   Reason = "NodeGone"   // (m)
 	ReasonIneligible Reason = "Ineligible" // (m) the operator keeps new tasks off, or drains
+	ReasonDiskFull   Reason = "DiskFull"   // (m) the node's disk is full
 	ReasonConstraint Reason = "Constraint" // (m) labels have changed
 	ReasonCannot     Reason = "Cannot"     // (m) the node cannot do what the group's tasks need
 	ReasonSlotTaken  Reason = "SlotTaken"  // (m) the slot has a live placement, or the attempt was used

@@ -186,6 +186,9 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 	if n.Intent.GetIneligible() || n.Intent.GetDrain() {
 		return refuse(ReasonIneligible, "", "", "")
 	}
+	if n.Facts.GetDiskFull() != "" {
+		return refuse(ReasonDiskFull, "", "", "")
+	}
 	if failed, ok := Matches(n, group.GetConstraints()); !ok {
 		return refuse(ReasonConstraint, failed.GetKey(), "", "")
 	}

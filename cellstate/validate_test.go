@@ -106,6 +106,9 @@ func TestValidate(t *testing.T) {
 		{name: "a node that there is not", change: func(x *cellstate.Txn) { x.Claims[0].Node = "n9" }, want: cellstate.Conflict{Reason: cellstate.ReasonNodeGone}},
 		{name: "a node of which only wishes are known", change: func(x *cellstate.Txn) { x.Claims[0].Node = "n2" },
 			cell: func(c *celltest.Cell) { c.Intent(&ohmv1.Intent{Node: "n2"}) }, want: cellstate.Conflict{Reason: cellstate.ReasonNodeGone}},
+		{name: "a full disk", cell: func(c *celltest.Cell) {
+			c.Node(celltest.Node{Name: "n1", DiskFull: "96% is taken"})
+		}, want: cellstate.Conflict{Reason: cellstate.ReasonDiskFull}},
 		{name: "a drained node", cell: func(c *celltest.Cell) { c.Intent(&ohmv1.Intent{Node: "n1", Drain: true}) }, want: cellstate.Conflict{Reason: cellstate.ReasonIneligible}},
 		{name: "a constraint", job: celltest.Job{Constraints: []*ohmv1.Constraint{{Key: "zone", Op: ohmv1.Operator_OPERATOR_IN, Values: []string{"b"}}}},
 			want: cellstate.Conflict{Reason: cellstate.ReasonConstraint, Dimension: "zone"}},

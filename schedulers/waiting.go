@@ -115,6 +115,8 @@ func reasonText(r *ohmv1.Reason) string {
 		return "holding room for another"
 	case string(cellstate.ReasonIneligible):
 		return "not eligible"
+	case string(cellstate.ReasonDiskFull):
+		return "with a full disk"
 	case string(cellstate.ReasonNodeGone), "NotReady":
 		return "not there"
 	case string(cellstate.ReasonConstraint):

@@ -28,6 +28,10 @@ type Observation struct {
 	Pid      int    // of the task's own first process, in the node's pid namespace; 0: none
 	Started  time.Time
 	Ended    time.Time
+
+	// Of an ended one, where the driver has CanStats: the most memory that it had in use,
+	// page cache included, and what it might have, in bytes; 0: not known, none.
+	MemoryPeak, MemoryLimit int64
 }
 
 // Exec is another program in a running task. It is held to what the container is held to:
@@ -60,6 +64,23 @@ type Stats struct {
 	Processes        int64         // and threads, now
 	ThrottledPeriods int64         // of CPUMax (100 ms each) in which it was held back
 	Throttled        time.Duration // for how long, on all cores together
+}
+
+// From is where the reading of a log begins; the zero value is its beginning. Where several
+// things are said, all hold.
+type From struct {
+	Offset int64     // bytes of the stream that come before
+	Since  time.Time // what was written before is left out, to within a second
+	Tail   int       // so many lines at the end; 0: all, negative: none
+}
+
+// Log is an open stream of a task's log.
+type Log interface {
+	io.ReadCloser
+	// Offset is how many bytes of the stream come before what Read reads next. Where it
+	// grows by more than was read, the difference is lost: it was rotated away before it was
+	// read, or could not be written.
+	Offset() int64
 }
 
 // Driver runs tasks on one node. Every method is idempotent and may be called by an
@@ -117,11 +138,11 @@ type Driver interface {
 	// where the driver has not CanStats.
 	Stats(ctx context.Context, id string) (s Stats, ok bool, err error)
 
-	// Logs opens one stream ("stdout" or "stderr") of a task for reading, from its
-	// beginning; at the end of what is written so far Read returns io.EOF and may be
-	// tried again. Links out of the task's folder are never followed. An unknown task
-	// gives an error for which errors.Is(err, fs.ErrNotExist) holds.
-	Logs(ctx context.Context, id, stream string) (io.ReadCloser, error)
+	// Logs opens one stream ("stdout" or "stderr") of a task for reading; at the end of
+	// what is written so far Read returns io.EOF and may be tried again, also across a
+	// rotation of the log. Links out of the task's folder are never followed. An unknown
+	// task gives an error for which errors.Is(err, fs.ErrNotExist) holds.
+	Logs(ctx context.Context, id, stream string, from From) (Log, error)
 	// ListLogs names every task of which logs are kept, known otherwise or not, with the
 	// time at which they were last written to.
 	ListLogs(ctx context.Context) (map[string]time.Time, error)

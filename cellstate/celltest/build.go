@@ -33,6 +33,7 @@ type Node struct {
 	GPUs       int   // with ids gpu-0, gpu-1, …
 	Model      string
 	Attributes map[string]string
+	DiskFull   string
 
 	Driver       string   // default: hollow
 	Capabilities []string // those that Ohm had before it knew images, if there are none
@@ -47,7 +48,7 @@ func (n Node) Proto() *ohmv1.Node {
 		return amount
 	}
 	p := &ohmv1.Node{
-		Name: n.Name, BootId: "boot-" + n.Name, Driver: cmp.Or(n.Driver, "hollow"), Capabilities: n.Capabilities, Attributes: n.Attributes,
+		Name: n.Name, BootId: "boot-" + n.Name, Driver: cmp.Or(n.Driver, "hollow"), Capabilities: n.Capabilities, Attributes: n.Attributes, DiskFull: n.DiskFull,
 		Capacity: &ohmv1.Resources{CpuMilli: or(n.CPU, NodeCPU), MemoryBytes: or(n.Memory, NodeMemory), DiskBytes: or(n.Disk, NodeDisk)},
 	}
 	for i := range n.GPUs {

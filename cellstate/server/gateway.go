@@ -34,6 +34,8 @@ type gateway struct {
 	log     *zap.Logger
 	alive   *aliveKeeper
 	reports *reports
+	execs   execs
+	usages  usages
 	closing chan struct{} // closed when run ends: streams must end, too
 	wake    chan struct{} // the loop has something to look at though the snapshot is the same
 	streams sync.WaitGroup

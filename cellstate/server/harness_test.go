@@ -162,6 +162,7 @@ type agent struct {
 	revision int64 // of the last message about the desired state
 	want     map[string]*ohmv1.Assignment
 	logs     []*ohmv1.LogRequest
+	execs    []*ohmv1.ExecRequest
 }
 
 // attach opens a session and waits for Complete.
@@ -217,6 +218,8 @@ func (a *agent) next() error {
 		a.revision = m.Incremental.GetRevision()
 	case *ohmv1.ServerMessage_Logs:
 		a.logs = append(a.logs, m.Logs)
+	case *ohmv1.ServerMessage_Exec:
+		a.execs = append(a.execs, m.Exec)
 	}
 	return nil
 }

@@ -63,6 +63,13 @@ func (s *insight) Explain(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1
 		}
 	}
 	resp.Message += held
+	var running []*cellstate.Task
+	for _, t := range row.Tasks {
+		if runs(t) && len(running) < explainedTasks {
+			running = append(running, t)
+		}
+	}
+	resp.Usage = s.gateway.usage(ctx, running, usageSoon)
 	slices.SortStableFunc(resp.Tasks, func(a, b *ohmv1.TaskView) int {
 		return b.GetSince().AsTime().Compare(a.GetSince().AsTime())
 	})

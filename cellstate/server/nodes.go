@@ -25,7 +25,8 @@ const (
 	nodeDraining   = "Draining" // gives up its tasks, and still has some
 	nodeDrained    = "Drained"
 	nodeIneligible = "Ineligible"
-	nodeLost       = "Lost" // no server has its session
+	nodeDiskFull   = "DiskFull" // takes no new task until there is room again
+	nodeLost       = "Lost"     // no server has its session
 )
 
 func nodeState(n *cellstate.Node) string {
@@ -38,6 +39,8 @@ func nodeState(n *cellstate.Node) string {
 		return nodeDrained
 	case n.Intent.GetIneligible():
 		return nodeIneligible
+	case n.Facts.GetDiskFull() != "":
+		return nodeDiskFull
 	}
 	return nodeReady
 }
@@ -127,6 +130,7 @@ func nodeView(n *cellstate.Node) *ohmv1.NodeView {
 		Driver: n.Facts.GetDriver(), Capabilities: n.Facts.GetCapabilities(), AgentVersion: n.Facts.GetAgentVersion(),
 		Server: n.Alive.GetServer(), Since: n.Alive.GetSince(), OverCommitted: overCommitted(n),
 		DeviceError: n.Facts.GetDeviceError(),
+		DiskFull:    n.Facts.GetDiskFull(),
 	}
 	for _, d := range n.Facts.GetGpus() {
 		v.Gpus = append(v.Gpus, &ohmv1.GPUView{

@@ -183,6 +183,8 @@ func (s *session) read(stream grpc.BidiStreamingServer[ohmv1.AgentMessage, ohmv1
 			if err := g.alive.facts(s, m.GetFacts()); err != nil {
 				return err // the next session begins with them
 			}
+		case *ohmv1.AgentMessage_Usage:
+			g.usages.answered(m.GetUsage().GetId(), m.GetUsage())
 		case *ohmv1.AgentMessage_Hello:
 			return refuse(errInvalid, "hello was said before; a new session needs a new stream")
 		default: // of a later release

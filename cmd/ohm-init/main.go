@@ -3,9 +3,11 @@
 // Command ohm-init is pid 1 of a container. The containerd driver puts it before a task's
 // command, since a pid 1 ignores every signal that it has no handler for, reaps no orphan,
 // and is all of which a container runtime learns the end, as one number from which an exit
-// code of 137 cannot be told from a SIGKILL.
+// code of 137 cannot be told from a SIGKILL. And it is what containerd's shim starts to
+// write what a container says to the task's logs, outside of the container.
 //
 //	ohm-init REPORT COMMAND [ARGUMENT...]
+//	ohm-init log SEGMENTS
 //
 // It writes lines to the file REPORT: "started PID" or "failed WHY", and at the end "exited
 // CODE" or "signalled NUMBER". Then it ends whatever the command has left behind, and exits
@@ -32,6 +34,13 @@ const (
 )
 
 func main() {
+	if os.Getpid() != 1 && len(os.Args) == 3 && os.Args[1] == logVerb {
+		if err := writeLogs(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	// Anywhere else it would end every process of the machine that it may end.
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "ohm-init is for the containerd driver's use, as pid 1 of a container")

@@ -51,7 +51,7 @@ of a CSV file with the columns sn, cpu_milli, memory_mib, gpu, model.`,
 				return p.ended(cmd.Context(), process.Fleet(cmd.Context(), nodes, conn, log))
 			}
 			p.node.Version = version
-			err = process.Agent{Runtime: p.runtime, Conn: conn, DataDir: p.dataDir, Facts: p.node, Log: log, Left: p.left}.Run(cmd.Context())
+			err = process.Agent{Runtime: p.runtime, Conn: conn, DataDir: p.dataDir, Facts: p.node, Times: p.keep, Log: log, Left: p.left}.Run(cmd.Context())
 			return p.ended(cmd.Context(), err)
 		},
 	}

@@ -36,7 +36,7 @@ same data dir it goes on where it was.`,
 			p.node.Version = version
 			err = process.Dev{
 				DataDir: p.dataDir, Listen: p.listen(), Policies: policies, Hollow: hollow, Cell: p.store.Cell,
-				Version: version, Facts: p.node, Runtime: p.runtime, Log: log, Dial: p.dialSelf, Left: p.left,
+				Version: version, Facts: p.node, AgentTime: p.keep, Runtime: p.runtime, Log: log, Dial: p.dialSelf, Left: p.left,
 				Ready: func(address string) { fmt.Fprintf(a.stdout, "ready %s\n", address) },
 			}.Run(cmd.Context())
 			return p.ended(cmd.Context(), err)

@@ -66,7 +66,7 @@ func exitCodesTopic() *cobra.Command {
 	for _, row := range exitTable() {
 		fmt.Fprintf(&b, "\n  %d  %s", row.code, row.meaning)
 	}
-	b.WriteString("\n\nA task's own exit code is in the JSON of `ohm task list`.")
+	b.WriteString("\n\nA task's own exit code is in the JSON of `ohm task list`. `ohm exec` alone ends with the exit\ncode of the program that it has run, and with 125 where there is none.")
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
 }
 
@@ -101,7 +101,9 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) exitCod
 	if !a.started && f.next == "" && cmd != nil {
 		f = &fault{f.code, f.what, fmt.Sprintf("see `%s --help`", cmd.CommandPath())}
 	}
-	fmt.Fprintf(a.stderr, "ohm: %s\n", plainText(f.Error()))
+	if f.what != "" { // else the program in a task has said what there is to say
+		fmt.Fprintf(a.stderr, "ohm: %s\n", plainText(f.Error()))
+	}
 	return f.code
 }
 

@@ -66,6 +66,10 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 		p.heading("conflicts lost, newest first:")
 		conflictTable(p, e.Conflicts)
 	}
+	if len(e.Usage) > 0 {
+		p.heading("what its running tasks use:")
+		usageTable(p, e.Usage)
+	}
 	if len(e.Tasks) > 0 {
 		p.heading("tasks that failed, newest first:")
 		taskTable(p, e.Tasks)

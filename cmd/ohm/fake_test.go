@@ -37,6 +37,8 @@ type fake struct {
 	watch      map[string][][]*ohmv1.JobStatus // by job: for each stream, what it sends; the last one stays open
 	tasks      []*ohmv1.TaskView
 	logs       []*ohmv1.LogChunk
+	broken     int               // so many times a log breaks off after logs
+	more       []*ohmv1.LogChunk // what a log is afterwards
 	nodes      []*ohmv1.NodeView
 	schedulers []*ohmv1.SchedulerView
 	quotas     []*ohmv1.QuotaView
@@ -202,10 +204,19 @@ func (f fakeJobs) Logs(req *ohmv1.LogsRequest, stream grpc.ServerStreamingServer
 	if req.Job != "hello" {
 		return noSuch("no job %s", req.Job)
 	}
-	for _, chunk := range f.logs {
+	f.mu.Lock()
+	chunks, breaks := f.logs, f.broken > 0
+	if breaks {
+		f.broken, f.logs = f.broken-1, f.more
+	}
+	f.mu.Unlock()
+	for _, chunk := range chunks {
 		if err := stream.Send(chunk); err != nil {
 			return err
 		}
+	}
+	if breaks {
+		return status.Error(codes.Unavailable, "it broke")
 	}
 	return nil
 }

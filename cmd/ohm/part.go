@@ -37,6 +37,7 @@ type part struct {
 	tlsKey   string
 	node     agent.FactsConfig
 	runtime  process.Runtime
+	keep     agent.Config // what a node keeps
 	instance string
 }
 
@@ -80,6 +81,7 @@ func (p *part) nodeFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.runtime.Driver, "driver", process.Drivers()[0], "what runs this node's tasks: "+strings.Join(process.Drivers(), " or ")+" (tasks of an image only)")
 	f.StringVar(&p.runtime.Containerd, "containerd-address", "/run/containerd/containerd.sock", "socket of the containerd that --driver containerd uses")
 	config.Settings(f, "gpus", "gpu-codes", "driver", "containerd-address") // not node: every task has OHM_NODE in its environment
+	p.keepFlags(f)
 }
 
 func (p *part) listen() process.Listen {

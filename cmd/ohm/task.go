@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"slices"
 
+	"github.com/ohmcell/ohm/pkg/resource"
+	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
 )
 
 func taskCommand(a *app) *cobra.Command {
-	return noun("task", "List tasks",
+	return noun("task", "List tasks, and what they use",
 		"A task is one replica of a group: it lives and dies on one node.",
-		"  ohm task list hello", taskListCommand(a))
+		"  ohm task list hello", taskListCommand(a), taskStatsCommand(a))
 }
 
 func taskListCommand(a *app) *cobra.Command {
@@ -94,10 +97,26 @@ func taskTable(p *printer, tasks []*ohmv1.TaskView) {
 		column[row]{title: "SINCE", cell: func(t row) string { return p.app.ago(t.Since) }},
 		column[row]{title: "VERSION", cell: func(t row) string { return number(t.Version) }, skip: !p.wide},
 		column[row]{title: "PID", cell: func(t row) string { return number(t.Pid) }, skip: !p.wide},
+		column[row]{title: "PEAK", cell: func(t row) string { return peak(t) }, skip: !p.wide && !anyOOM(tasks)},
 		column[row]{title: "GPUS", cell: func(t row) string { return shares(t.Gpus) }, skip: !p.wide},
 		column[row]{title: "TRANSACTION", cell: row.GetTransaction, skip: !p.wide},
 		column[row]{title: "MESSAGE", cell: row.GetMessage, skip: !p.wide && !explained(tasks)},
 	)
+}
+
+// peak is the most memory that an ended attempt had, of its limit.
+func peak(t *ohmv1.TaskView) string {
+	switch {
+	case t.MemoryPeakBytes == 0:
+		return ""
+	case t.MemoryLimitBytes == 0:
+		return resource.RoundBytes(t.MemoryPeakBytes)
+	}
+	return resource.RoundBytes(t.MemoryPeakBytes) + " of " + resource.RoundBytes(t.MemoryLimitBytes)
+}
+
+func anyOOM(tasks []*ohmv1.TaskView) bool {
+	return slices.ContainsFunc(tasks, func(t *ohmv1.TaskView) bool { return t.Cause == task.OOMKilled })
 }
 
 // explained says whether a message explains why a task failed, or why one that has a

@@ -40,13 +40,44 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	r := ohm(t, f.address, call{args: []string{"logs", "hello", "-o", "json"}})
-	if want := `{"id":"","stream":"stdout","data":"b25lCg==","error":""}` + "\n"; !strings.HasPrefix(r.stdout, want) {
+	if want := `{"id":"","stream":"stdout","data":"b25lCg==","error":"","offset":0,"dropped":0,"version":0,"attempt":0,"gone":false,"note":""}` + "\n"; !strings.HasPrefix(r.stdout, want) {
 		t.Errorf("got %s", r.text(f.address))
 	}
 	f.logs = append(f.logs, &ohmv1.LogChunk{Error: "node n7 is gone"})
 	r = ohm(t, f.address, call{args: []string{"logs", "hello"}})
 	if r.code != exitUnreachable || r.stdout != "one\ntwo\n" || r.stderr != "ohm: the log ends here: node n7 is gone\n" {
 		t.Errorf("got %s", r.text(f.address))
+	}
+}
+
+// TestLogsGoOn: a log that is followed is asked for again where it broke off.
+func TestLogsGoOn(t *testing.T) {
+	f := startFake(t, fullCell())
+	f.logs = []*ohmv1.LogChunk{
+		{Stream: "stdout", Data: []byte("one\ntw"), Version: 2, Attempt: 3},
+		{Stream: "stderr", Data: []byte("oh\n"), Offset: 5, Dropped: 5, Version: 2, Attempt: 3},
+	}
+	f.broken = 1
+	f.more = []*ohmv1.LogChunk{
+		{Stream: "stdout", Data: []byte("hundred\n"), Offset: 1006, Dropped: 1000, Version: 2, Attempt: 3},
+		{Stream: "stdout", Data: []byte("next\n"), Version: 2, Attempt: 4},
+	}
+	r := ohm(t, f.address, call{args: []string{"logs", "hello", "-f", "--tail", "7", "--since", "5m"}})
+	if r.code != exitDone || r.stdout != "one\ntwoh\n\nhundred\nnext\n" {
+		t.Errorf("got %s", r.text(f.address))
+	}
+	for _, say := range []string{"5 bytes dropped", "1000 bytes dropped", "broke off", "attempt 4"} {
+		if !strings.Contains(r.stderr, say) {
+			t.Errorf("%q is not in %s", say, r.stderr)
+		}
+	}
+	first, again := f.requests[len(f.requests)-2].(*ohmv1.LogsRequest), f.requests[len(f.requests)-1].(*ohmv1.LogsRequest)
+	if first.GetTail() != 7 || first.GetSince() == nil || first.From != nil {
+		t.Errorf("asked first for %v", first)
+	}
+	want := &ohmv1.LogPosition{Version: 2, Attempt: 3, Stdout: 6, Stderr: 8}
+	if diff := cmp.Diff(want, again.From, protocmp.Transform()); diff != "" {
+		t.Errorf("asked again: %s", diff)
 	}
 }
 

@@ -56,7 +56,7 @@ func generate(plugin string, paths []string, files linker.Files) error {
 	param := "module=github.com/ohmcell/ohm"
 	if plugin == "protoc-gen-go-vtproto" { // fast codecs, for what is stored and for agents' sessions
 		param += ",features=marshal+unmarshal+unmarshal_unsafe+size"
-		paths = []string{"ohm/v1/records.proto", "ohm/v1/nodes.proto"}
+		paths = []string{"ohm/v1/records.proto", "ohm/v1/jobs.proto", "ohm/v1/nodes.proto"}
 	}
 	req := &pluginpb.CodeGeneratorRequest{FileToGenerate: paths, Parameter: &param, ProtoFile: inOrder(files)}
 	in, err := proto.Marshal(req)

@@ -3,6 +3,7 @@ package ohmjson
 import (
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestMarshal(t *testing.T) {
 		"enum without a value":       {&ohmv1.Constraint{}, `{"key":"","op":"Unspecified","values":[]}`},
 		"enum of a later release":    {&ohmv1.Constraint{Op: 99}, `{"key":"","op":99,"values":[]}`},
 		"controls":                   {&ohmv1.Meta{Value: "\x1b[0m\x7f\u009b"}, `{"value":"\u001b[0m\u007f\u009b"}`},
-		"bytes":                      {&ohmv1.LogChunk{Data: []byte{0xff, 0}}, `{"id":"","stream":"","data":"/wA=","error":""}`},
+		"bytes":                      {wrapperspb.Bytes([]byte{0xff, 0}), `{"value":"/wA="}`},
 		"one of":                     {&ohmv1.AgentMessage{Message: &ohmv1.AgentMessage_Heartbeat{Heartbeat: &ohmv1.Heartbeat{}}}, `{"heartbeat":{}}`},
 		"float":                      {wrapperspb.Double(0.004), `{"value":0.004}`},
 	} {
@@ -56,19 +57,19 @@ func TestMarshal(t *testing.T) {
 // Enums of more than one word lose the whole prefix of their type.
 func TestMarshalEnumOfTwoWords(t *testing.T) {
 	got, err := Marshal(&ohmv1.Status{State: ohmv1.TaskState_TASK_STATE_SUCCEEDED})
-	want := `{"attempt":0,"txn":"","node":"","state":"Succeeded","cause":"","exitCode":0,"signal":0,"message":"","pid":0}`
-	if err != nil || string(got) != want {
+	want := `"state":"Succeeded"`
+	if err != nil || !strings.Contains(string(got), want) {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
 
 func TestMarshalList(t *testing.T) {
 	for _, c := range []struct {
-		in   []*ohmv1.GPUView
+		in   []*ohmv1.Port
 		want string
 	}{
 		{nil, `[]`},
-		{[]*ohmv1.GPUView{{Id: "0", UsedMilli: 460}, {Id: "1"}}, `[{"id":"0","model":"","usedMilli":460,"health":"","why":""},{"id":"1","model":"","usedMilli":0,"health":"","why":""}]`},
+		{[]*ohmv1.Port{{Name: "a", Number: 460}, {Name: "b"}}, `[{"name":"a","number":460},{"name":"b","number":0}]`},
 	} {
 		if got, err := MarshalList(c.in); err != nil || string(got) != c.want {
 			t.Errorf("got %s, %v, want %s", got, err, c.want)

@@ -118,6 +118,8 @@ func (t *Table) detail(q *Request, w refusal) string {
 		return fmt.Sprintf("no live session, such as node %s", node)
 	case string(cellstate.ReasonIneligible):
 		return fmt.Sprintf("drained or kept free by the operator, such as node %s", node)
+	case string(cellstate.ReasonDiskFull):
+		return fmt.Sprintf("such as node %s: %s", node, c.Node.Facts.GetDiskFull())
 	case ReasonHollow:
 		return fmt.Sprintf("such as node %s; a constraint with the key hollow asks for one", node)
 	case string(cellstate.ReasonConstraint):

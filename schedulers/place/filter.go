@@ -13,7 +13,7 @@ const (
 // Filters are all conditions of the product, in the order in which a node is asked: the
 // reason that a user can do least about comes first.
 func Filters() []Filter {
-	return []Filter{Ready{}, Eligible{}, Hollow{}, Constraints{}, Abilities{}, Resources{}, Devices{}, Holds{}}
+	return []Filter{Ready{}, Eligible{}, DiskFull{}, Hollow{}, Constraints{}, Abilities{}, Resources{}, Devices{}, Holds{}}
 }
 
 // Ready wants a node with facts and a live session.
@@ -30,6 +30,14 @@ type Eligible struct{}
 func (Eligible) Name() string { return string(cellstate.ReasonIneligible) }
 func (Eligible) Check(_ *Request, c *Candidate) (string, bool) {
 	return "", !c.Node.Intent.GetIneligible() && !c.Node.Intent.GetDrain()
+}
+
+// DiskFull wants a node with room on its disk for what a task writes.
+type DiskFull struct{}
+
+func (DiskFull) Name() string { return string(cellstate.ReasonDiskFull) }
+func (DiskFull) Check(_ *Request, c *Candidate) (string, bool) {
+	return "", c.Node.Facts.GetDiskFull() == ""
 }
 
 // Hollow keeps tasks off simulated nodes unless one of their constraints speaks of

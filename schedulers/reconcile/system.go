@@ -12,11 +12,11 @@ import (
 const hollow = "hollow"
 
 // Eligible says whether a node may be given a new task of a group, room left aside: its
-// agent has a session, the operator allows it, the constraints hold and it can do what the
-// group's tasks need. A node with the
+// agent has a session, its disk is not full, the operator allows it, the constraints hold and
+// it can do what the group's tasks need. A node with the
 // attribute hollow=true takes only groups that have a constraint on it.
 func Eligible(n *cellstate.Node, g *ohmv1.Group) bool {
-	if n.Facts == nil || n.Alive == nil || n.Intent.GetIneligible() || n.Intent.GetDrain() {
+	if n.Facts == nil || n.Alive == nil || n.Intent.GetIneligible() || n.Intent.GetDrain() || n.Facts.GetDiskFull() != "" {
 		return false
 	}
 	if n.Facts.GetAttributes()[hollow] == "true" && !asksFor(g, hollow) {

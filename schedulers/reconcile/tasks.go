@@ -107,6 +107,7 @@ func fillPlacement(v *ohmv1.TaskView, p placement) {
 func fillStatus(v *ohmv1.TaskView, s *ohmv1.Status) {
 	v.State, v.Cause = task.Name(s.GetState()), task.CauseText(s)
 	v.ExitCode, v.Signal, v.Pid, v.Message = s.GetExitCode(), s.GetSignal(), s.GetPid(), s.GetMessage()
+	v.MemoryPeakBytes, v.MemoryLimitBytes = s.GetMemoryPeakBytes(), s.GetMemoryLimitBytes()
 	switch {
 	case s.GetEnded() != nil:
 		v.Since = s.GetEnded()

@@ -30,9 +30,10 @@
 // fourteen capabilities, as far as the agent has them itself; the agent's own limit of open
 // files. The oom score is left as it is.
 //
-// Logs are appended to by containerd's shim: a file may be cut to nothing under it, to save
-// room, and what is written next begins at the cut; it must not be renamed. The stream is
-// complete when the task is seen to have ended.
+// Logs are written by one more ohm-init for each container, which containerd's shim starts
+// outside of it and which reads what the container says from two pipes (segment). It ends
+// with its container; whoever ends it before ends the container, at the next word that that
+// says. The stream is complete when the task is seen to have ended.
 //
 // Of a task with several containers somebody must start the next one when an init container
 // has ended: that is Observe, List or Watch of a running agent. Without an agent such a task
@@ -47,15 +48,18 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
 // Config of a driver.
 type Config struct {
-	Address    string // of containerd's socket
-	Dir        string // holds what the driver knows; one driver name, namespace and cgroup per folder
-	Namespace  string // of containerd; default: made from Dir
-	CgroupName string // of this agent's cgroups, unique on the machine; default: made from Dir
-	Init       string // the program ohm-init; default: beside this program, or in PATH
+	Address    string         // of containerd's socket
+	Dir        string         // holds what the driver knows; one driver name, namespace and cgroup per folder
+	Namespace  string         // of containerd; default: made from Dir
+	CgroupName string         // of this agent's cgroups, unique on the machine; default: made from Dir
+	Logs       segment.Limits // of each of a task's two streams
+	Init       string         // the program ohm-init; default: beside this program, or in PATH
 	// Credentials for a registry's host; nil, and empty ones: none.
 	Credentials func(host string) (user, secret string, err error)
 	ImageBytes  int64 // what images may take that no task uses; default: 20 GiB

@@ -41,7 +41,7 @@ func newSetup(t testing.TB) *setup {
 
 func (s *setup) driver(t testing.TB, dir string) *Driver {
 	t.Helper()
-	d, err := New(Config{Address: s.Socket(), Dir: dir, Init: s.init})
+	d, err := New(Config{Address: s.Socket(), Dir: dir, Init: s.init, Logs: drivertest.LogLimits()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -200,6 +199,8 @@ type exit struct {
 	OOM     bool   `json:",omitempty"`
 	Message string `json:",omitempty"`
 	Pid     int    `json:",omitempty"`
+	Peak    int64  `json:",omitempty"` // bytes
+	Limit   int64  `json:",omitempty"`
 	Started time.Time
 	Ended   time.Time
 }
@@ -223,8 +224,8 @@ func (d *Driver) readState(id string) (state, error) {
 }
 
 // Logs opens one stream of a task.
-func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
-	return d.logs.Open(id, stream)
+func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (driver.Log, error) {
+	return d.logs.Open(id, stream, from)
 }
 
 // ListLogs names the tasks of which there are logs.

@@ -75,6 +75,9 @@ func (d *Driver) oomsBefore(id string, at time.Time) (n int64) {
 func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *exit {
 	ooms := d.cgroups(t.ID).OOMs()
 	e := &exit{Cause: task.Exited, Code: s.status, OOM: ooms > 0, Started: st.Started, Ended: s.at}
+	if used, ok := d.cgroups(t.ID).Stats(); ok {
+		e.Peak, e.Limit = used.MemoryPeak, t.Resources.GetMemoryBytes()
+	}
 	if c.Role == driver.Main {
 		e.Pid = st.Pid
 	} else {

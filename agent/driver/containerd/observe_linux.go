@@ -84,6 +84,7 @@ func (e exit) observation(id string) driver.Observation {
 	o := driver.Observation{
 		ID: id, State: task.Failed, Cause: e.Cause, ExitCode: e.Code, Signal: e.Signal, OOM: e.OOM,
 		Message: e.Message, Pid: e.Pid, Started: e.Started, Ended: e.Ended,
+		MemoryPeak: e.Peak, MemoryLimit: e.Limit,
 	}
 	if e.Cause == task.Exited && e.Code == 0 {
 		o.State = task.Succeeded

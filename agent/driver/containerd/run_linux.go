@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
 // The labels of a container.
@@ -286,12 +288,14 @@ func (d *Driver) started(ctx context.Context, task, container, report string) (i
 // command.
 const wordless = 2 * time.Second
 
-// io lets containerd's shim append both streams to the task's logs. (What has no scheme,
-// and is no FIFO, the shim opens as a plain file.)
+// io has containerd's shim start ohm-init outside of the container, to write both streams to
+// the task's logs.
 func (d *Driver) io(id string) cio.Creator {
-	dir := filepath.Join(string(d.logs), id)
+	logs := url.URL{Scheme: "binary", Path: d.init, RawQuery: url.Values{
+		"log": {segment.Target(filepath.Join(string(d.logs), id), d.conf.Logs.WithDefaults())},
+	}.Encode()}
 	return func(string) (cio.IO, error) {
-		return logIO{cio.Config{Stdout: filepath.Join(dir, "stdout"), Stderr: filepath.Join(dir, "stderr")}}, nil
+		return logIO{cio.Config{Stdout: logs.String(), Stderr: logs.String()}}, nil
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/segment"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -203,20 +204,18 @@ func (d *Driver) checkMachine(t driver.Task) error {
 	return nil
 }
 
-// openLogs makes the two files that containerd's shim appends to.
+// openLogs begins both streams, so that they are there whatever becomes of the start.
 func (d *Driver) openLogs(id string) error {
 	dir := filepath.Join(string(d.logs), id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, stream := range []string{"stdout", "stderr"} {
-		f, err := os.OpenFile(filepath.Join(dir, stream), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	for _, stream := range []string{segment.Stdout, segment.Stderr} {
+		w, err := segment.Open(dir, stream, d.conf.Logs)
 		if err != nil {
 			return err
 		}
-		if err := f.Close(); err != nil {
-			return err
-		}
+		w.Close()
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ const (
 	Always    Ability = ""          // every driver
 )
 
-// Fixture is a driver under test, on a machine of its own.
+// Fixture is a driver under test, on a machine of its own. Where its tasks have Processes, it
+// keeps of their logs what LogLimits says.
 type Fixture struct {
 	Driver driver.Driver
 	Lacks  []Ability
@@ -121,6 +122,8 @@ var cases = []struct {
 	{"SignalsNotIgnored", Processes, signalsNotIgnored},
 	{"PidIsTheCommand", Processes, pidIsTheCommand},
 	{"LogStreams", Processes, logStreams},
+	{"LogBounded", Processes, logBounded},
+	{"Case69FollowAcrossRotations", Processes, case69},
 	{"SignalIsHandled", Processes, signalIsHandled},
 	{"GraceThenKill", Processes, graceThenKill},
 	{"Case114SignalReachesTheTree", Processes, signalReachesTheTree},
@@ -310,7 +313,7 @@ func (b *bench) must(err error) {
 // log is what the stream holds now.
 func (b *bench) log(id, stream string) string {
 	b.Helper()
-	r, err := b.driver.Logs(b.Context(), id, stream)
+	r, err := b.driver.Logs(b.Context(), id, stream, driver.From{})
 	if err != nil {
 		b.Fatalf("open %s of %s: %v", stream, id, err)
 	}

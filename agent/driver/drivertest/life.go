@@ -43,11 +43,11 @@ func unknownTask(t *testing.T, b *bench) {
 		}
 	}
 	for _, stream := range []string{"stdout", "stderr"} {
-		if r, err := b.driver.Logs(ctx, id, stream); !isNotExist(err) {
+		if r, err := b.driver.Logs(ctx, id, stream, driver.From{}); !isNotExist(err) {
 			t.Errorf("logs: %v, %v", r, err)
 		}
 	}
-	if r, err := b.driver.Logs(ctx, id, "stdin"); err == nil || isNotExist(err) {
+	if r, err := b.driver.Logs(ctx, id, "stdin", driver.From{}); err == nil || isNotExist(err) {
 		t.Errorf("logs of no stream: %v, %v", r, err)
 	}
 }
@@ -231,7 +231,7 @@ func removeLeavesOnlyLogs(t *testing.T, b *bench) {
 	if at, ok := b.kept()[id]; ok {
 		t.Errorf("removed logs are listed, written at %v", at)
 	}
-	if r, err := b.driver.Logs(b.Context(), id, "stdout"); !isNotExist(err) {
+	if r, err := b.driver.Logs(b.Context(), id, "stdout", driver.From{}); !isNotExist(err) {
 		t.Errorf("removed logs: %v, %v", r, err)
 	}
 	b.must(b.driver.RemoveLogs(b.Context(), id))

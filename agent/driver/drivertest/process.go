@@ -135,7 +135,7 @@ func pidIsTheCommand(t *testing.T, b *bench) {
 func logStreams(t *testing.T, b *bench) {
 	id := b.script(`echo out; echo err >&2; trap 'echo more; exit 0' USR1; while :; do sleep 0.02; done`)
 	b.says(id, "out\n")
-	r, err := b.driver.Logs(b.Context(), id, "stdout")
+	r, err := b.driver.Logs(b.Context(), id, "stdout", driver.From{})
 	b.must(err)
 	defer r.Close()
 	first, err := io.ReadAll(r)

@@ -74,6 +74,9 @@ func stats(t *testing.T, b *bench) {
 		b.restart()
 	}
 	b.must(b.driver.Kill(b.Context(), id))
+	if o := b.ended(id); o.MemoryPeak < 24<<20 || o.MemoryPeak > 64<<20 || o.MemoryLimit != 64<<20 {
+		t.Errorf("of its end is told %+v", o)
+	}
 	if s, ok, err := b.driver.Stats(b.Context(), id); ok || err != nil {
 		t.Errorf("of an ended task: %+v, %v", s, err)
 	}

@@ -246,7 +246,7 @@ func (d *Driver) Stats(context.Context, string) (driver.Stats, bool, error) {
 }
 
 // Logs are one line for each stream, the same for every task.
-func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
+func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (driver.Log, error) {
 	if stream != "stdout" && stream != "stderr" {
 		return nil, fmt.Errorf("a task has no stream %q", stream)
 	}
@@ -259,8 +259,20 @@ func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, erro
 	if stream == "stderr" {
 		line = fmt.Sprintf("hollow task %s runs nothing\n", id)
 	}
-	return io.NopCloser(strings.NewReader(line)), nil
+	switch written := d.logs[id]; {
+	case from.Tail < 0, written.Before(from.Since):
+		from.Offset = int64(len(line))
+	}
+	r := oneLine{strings.NewReader(line)}
+	_, err := r.Seek(min(from.Offset, r.Size()), io.SeekStart)
+	return r, err
 }
+
+// oneLine is a log.
+type oneLine struct{ *strings.Reader }
+
+func (oneLine) Close() error    { return nil }
+func (l oneLine) Offset() int64 { return l.Size() - int64(l.Len()) }
 
 // ListLogs never fails.
 func (d *Driver) ListLogs(context.Context) (map[string]time.Time, error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/logdir"
 	"github.com/ohmcell/ohm/agent/driver/native/image"
+	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
 // startTimeout is how long a start may take on a machine that is out of breath.
@@ -37,6 +38,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 type Driver struct {
 	tasks      string // folder
 	logs       logdir.Dir
+	logLimits  segment.Limits
 	executable string
 	images     *image.Store
 	imageBytes int64
@@ -65,6 +67,7 @@ func New(c Config) (*Driver, error) {
 	d := &Driver{
 		tasks:      filepath.Join(dir, "tasks"),
 		logs:       logdir.Dir(filepath.Join(dir, "logs")),
+		logLimits:  c.Logs,
 		executable: c.Executable,
 		log:        c.Log,
 		shims:      map[int]string{},
@@ -275,8 +278,8 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 		Command:    t.Command,
 		Env:        environment(t.Env, filepath.Join(dir, scratchDir)),
 		Scratch:    filepath.Join(dir, scratchDir),
-		Stdout:     filepath.Join(string(d.logs), t.ID, "stdout"),
-		Stderr:     filepath.Join(string(d.logs), t.ID, "stderr"),
+		Logs:       filepath.Join(string(d.logs), t.ID),
+		LogLimits:  d.logLimits,
 		Namespaces: d.namespaces,
 		Cgroups:    d.groups.Child(t.ID),
 		Box:        t.Box,

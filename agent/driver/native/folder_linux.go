@@ -14,6 +14,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/segment"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -35,8 +36,8 @@ type spec struct {
 	Command    []string
 	Env        []string
 	Scratch    string
-	Stdout     string
-	Stderr     string
+	Logs       string // folder
+	LogLimits  segment.Limits
 	Namespaces bool
 	Cgroups    cgroup.Groups
 	Limits     cgroup.Limits
@@ -71,6 +72,8 @@ type exit struct {
 	OOM     bool   `json:",omitempty"`
 	Message string `json:",omitempty"`
 	Pid     int    `json:",omitempty"`
+	Peak    int64  `json:",omitempty"` // bytes
+	Limit   int64  `json:",omitempty"`
 	Started time.Time
 	Ended   time.Time
 }
@@ -79,6 +82,7 @@ func (e exit) observation(id string) driver.Observation {
 	o := driver.Observation{
 		ID: id, State: task.Failed, Cause: e.Cause, ExitCode: e.Code, Signal: e.Signal, OOM: e.OOM,
 		Message: e.Message, Pid: e.Pid, Started: e.Started, Ended: e.Ended,
+		MemoryPeak: e.Peak, MemoryLimit: e.Limit,
 	}
 	if e.Cause == task.Exited && e.Code == 0 {
 		o.State = task.Succeeded

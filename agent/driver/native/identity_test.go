@@ -391,7 +391,7 @@ func TestStartCutShort(t *testing.T) {
 			}
 			p.over(t, "one", task.StartFailed)
 		}
-		must(p.claim(driver.Task{ID: "two", Command: work.Command}, root{}))(t).Close()
+		must(p.claim(driver.Task{ID: "two", Command: work.Command}))(t).Close()
 		if err := p.Remove(t.Context(), "two"); err != nil || folder.Exists(p.folder("two")) {
 			t.Errorf("removed: %v, its folder is there: %v", err, folder.Exists(p.folder("two")))
 		}

@@ -2,13 +2,16 @@ package native
 
 import (
 	"context"
-	"io"
+	"os"
 	"time"
+
+	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
 // Logs opens one stream of a task.
-func (d *Driver) Logs(_ context.Context, id, stream string) (io.ReadCloser, error) {
-	return d.logs.Open(id, stream)
+func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (driver.Log, error) {
+	return d.logs.Open(id, stream, from)
 }
 
 // ListLogs names the tasks of which there are logs.
@@ -16,3 +19,57 @@ func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { r
 
 // RemoveLogs forgets both streams.
 func (d *Driver) RemoveLogs(_ context.Context, id string) error { return d.logs.Remove(id) }
+
+// output is what a task says, on its way through the shim: the shim outlives the agent, and
+// a task never outlives its shim.
+type output struct {
+	over   chan struct{} // closed when the task has ended
+	copied chan struct{} // closed when all that it said has been written
+}
+
+// open makes the pipes, of which the ends to write to are the task's, and begins to read
+// the others. The folder of the logs must not be there.
+func (o *output) open(dir string, limits segment.Limits) (ends []*os.File, err error) {
+	var pipes []*os.File
+	var writers []*segment.Writer
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, f := range append(pipes, ends...) {
+			f.Close()
+		}
+		for _, w := range writers {
+			w.Close()
+		}
+	}()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	for _, stream := range []string{segment.Stdout, segment.Stderr} {
+		w, err := segment.Open(dir, stream, limits)
+		if err != nil {
+			return nil, err
+		}
+		writers = append(writers, w)
+		r, end, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		pipes, ends = append(pipes, r), append(ends, end)
+	}
+	o.over, o.copied = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(o.copied)
+		segment.Copy(pipes, writers, o.over)
+	}()
+	return ends, nil
+}
+
+// finish waits until everything that the task said has been written. The task has ended.
+func (o *output) finish() {
+	if o.over != nil {
+		close(o.over)
+		<-o.copied
+	}
+}

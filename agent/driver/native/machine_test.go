@@ -92,7 +92,7 @@ func TestNamespaces(t *testing.T) {
 
 func (p *place) read(t *testing.T, id, stream string) string {
 	t.Helper()
-	r := must(p.Logs(t.Context(), id, stream))(t)
+	r := must(p.Logs(t.Context(), id, stream, driver.From{}))(t)
 	defer r.Close()
 	return string(must(io.ReadAll(r))(t))
 }
@@ -161,7 +161,7 @@ func TestCase108LogIsSomethingElse(t *testing.T) {
 		} else if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if r, err := p.Logs(t.Context(), "one", "stdout"); err == nil {
+		if r, err := p.Logs(t.Context(), "one", "stdout", driver.From{}); err == nil {
 			data, _ := io.ReadAll(io.LimitReader(r, 10))
 			r.Close()
 			t.Errorf("%s: read %q", name, data)
@@ -175,12 +175,12 @@ func TestCase108LogIsSomethingElse(t *testing.T) {
 	if err := os.Symlink("other", filepath.Join(string(p.logs), "one")); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := p.Logs(t.Context(), "one", "stdout"); err == nil {
+	if r, err := p.Logs(t.Context(), "one", "stdout", driver.From{}); err == nil {
 		r.Close()
 		t.Error("the log's folder is a link, and was followed")
 	}
 	for _, id := range []string{"..", "../tasks/other", "other/../other", "", ".", "a\x00b", strings.Repeat("a", 241)} {
-		if r, err := p.Logs(t.Context(), id, "stdout"); err == nil {
+		if r, err := p.Logs(t.Context(), id, "stdout", driver.From{}); err == nil {
 			r.Close()
 			t.Errorf("the logs of %q were opened", id)
 		}

@@ -6,8 +6,8 @@
 //
 //	agent ─▶ shim ─▶ init ─▶ command
 //
-// The shim is the task's memory: it has a session of its own, outlives the agent, and
-// writes down how the task ended. The init is pid 1 of the task's pid namespace, where
+// The shim is the task's memory: it has a session of its own, outlives the agent, writes down
+// how the task ended, and what it says, which comes to it by two pipes (segment). The init is pid 1 of the task's pid namespace, where
 // there is one: it reaps orphans, passes signals on, and ends whatever the command left
 // behind; if the shim goes away, so does everything below it. Both stay out of the task's
 // cgroups, so the task is charged with nothing but its own. A pid 1 ignores a SIGTERM that
@@ -58,14 +58,17 @@ import (
 	"slices"
 
 	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
 // Config of a driver.
 type Config struct {
-	Dir        string // holds all state; one driver name and cgroup per folder
-	Executable string // the program that calls Main; default: this one, even if its file was replaced
-	CgroupName string // of this agent's cgroups, unique on the machine; default: made from Dir
-	ImageBytes int64  // what images may take below Dir when no task uses them; default: 20 GiB
+	Dir        string         // holds all state; one driver name and cgroup per folder
+	Executable string         // the program that calls Main; default: this one, even if its file was replaced
+	CgroupName string         // of this agent's cgroups, unique on the machine; default: made from Dir
+	ImageBytes int64          // what images may take below Dir when no task uses them; default: 20 GiB
+	Logs       segment.Limits // of each of a task's two streams
 	Log        *zap.Logger
 }
 

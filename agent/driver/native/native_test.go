@@ -43,7 +43,7 @@ const (
 )
 
 func (v variant) driver(dir string) (*Driver, error) {
-	d, err := New(Config{Dir: dir})
+	d, err := New(Config{Dir: dir, Logs: drivertest.LogLimits()})
 	if err != nil {
 		return nil, err
 	}

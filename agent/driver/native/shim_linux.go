@@ -53,6 +53,7 @@ type tended struct {
 	dir   string
 	spec  spec
 	state state
+	out   output
 
 	failed bool // it did not start
 }
@@ -65,14 +66,15 @@ func failed(err error) exit {
 // run returns when no process of the task is left.
 func (t *tended) run(starter io.WriteCloser) exit {
 	failed := func(err error) exit { t.failed = true; return failed(err) }
-	talk, logs, err := t.prepare()
+	talk, files, err := t.prepare()
+	defer t.out.finish()
 	if err != nil {
 		return failed(err)
 	}
 	defer talk.Close()
 	out, in := json.NewEncoder(talk), json.NewDecoder(talk)
 
-	pid, err := t.startInit(talk, logs)
+	pid, err := t.startInit(talk, files)
 	if err != nil {
 		return failed(err)
 	}
@@ -134,21 +136,18 @@ func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
 	if err := t.spec.Cgroups.Create(t.spec.Limits); err != nil {
 		return nil, nil, fmt.Errorf("make cgroups: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(t.spec.Stdout), 0o700); err != nil {
+	ends, err := t.out.open(t.spec.Logs, t.spec.LogLimits)
+	if err != nil {
 		return nil, nil, err
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
+		for _, end := range ends {
+			end.Close()
+		}
 		return nil, nil, err
 	}
-	files = []*os.File{os.NewFile(uintptr(pair[1]), "init")}
-	for _, path := range []string{t.spec.Stdout, t.spec.Stderr} {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|os.O_EXCL, 0o600)
-		if err != nil {
-			return nil, nil, err
-		}
-		files = append(files, f)
-	}
+	files = append([]*os.File{os.NewFile(uintptr(pair[1]), "init")}, ends...)
 	return os.NewFile(uintptr(pair[0]), "init"), files, nil
 }
 
@@ -239,6 +238,9 @@ func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
 func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit {
 	ooms := t.spec.Cgroups.OOMs()
 	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
+	if used, ok := t.spec.Cgroups.Stats(); ok {
+		e.Peak, e.Limit = used.MemoryPeak, t.spec.Limits.Memory
+	}
 	status := syscall.WaitStatus(last.Status)
 	switch {
 	case !last.Ended && init.Signaled() && folder.Exists(filepath.Join(t.dir, killedFile)):

@@ -19,14 +19,16 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/containerd"
 	"github.com/ohmcell/ohm/agent/driver/hollow"
 	"github.com/ohmcell/ohm/agent/driver/native"
+	"github.com/ohmcell/ohm/agent/driver/segment"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // Runtime says what runs the node's tasks.
 type Runtime struct {
-	Driver     string // one of Drivers
-	Containerd string // address of its socket, for the driver of that name
+	Driver     string         // one of Drivers
+	Containerd string         // address of its socket, for the driver of that name
+	Logs       segment.Limits // of each of a task's two streams
 
 	// GPUs are the node's, id=model each; or where they are found while the agent runs:
 	// nvidia, file:PATH, none. Nothing: nvidia's, where there are any.
@@ -62,10 +64,10 @@ func Drivers() []string { return []string{"native", "containerd"} }
 func (r Runtime) open(dir string, log *zap.Logger) (d driver.Driver, closing func() error, err error) {
 	switch r.Driver {
 	case "", "native":
-		d, err := native.New(native.Config{Dir: dir, Log: log})
+		d, err := native.New(native.Config{Dir: dir, Logs: r.Logs, Log: log})
 		return d, func() error { return nil }, err
 	case "containerd":
-		d, err := containerd.New(containerd.Config{Dir: filepath.Join(dir, "containerd"), Address: r.Containerd, Log: log})
+		d, err := containerd.New(containerd.Config{Dir: filepath.Join(dir, "containerd"), Address: r.Containerd, Logs: r.Logs, Log: log})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -115,6 +117,7 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	conf.Node, conf.Driver, conf.Conn, conf.Dir, conf.Log = facts, d, a.Conn, filepath.Join(dir, "journal"), a.Log
+	conf.DiskPath = dir
 	if err := agent.New(conf).Run(ctx); err != nil {
 		return err
 	}

@@ -1137,6 +1137,7 @@ type ExplainResponse struct {
 	Conflicts        []*ConflictView        `protobuf:"bytes,10,rep,name=conflicts,proto3" json:"conflicts,omitempty"` // the newest ones lost
 	Tasks            []*TaskView            `protobuf:"bytes,11,rep,name=tasks,proto3" json:"tasks,omitempty"`         // that failed, newest first
 	Holds            []*Hold                `protobuf:"bytes,12,rep,name=holds,proto3" json:"holds,omitempty"`         // room that is held for its tasks
+	Usage            []*TaskStats           `protobuf:"bytes,20,rep,name=usage,proto3" json:"usage,omitempty"`         // of its running tasks, as far as their agents have answered
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1251,6 +1252,13 @@ func (x *ExplainResponse) GetTasks() []*TaskView {
 func (x *ExplainResponse) GetHolds() []*Hold {
 	if x != nil {
 		return x.Holds
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetUsage() []*TaskStats {
+	if x != nil {
+		return x.Usage
 	}
 	return nil
 }
@@ -2114,7 +2122,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12)\n" +
 	"\agranted\x18\x04 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12#\n" +
 	"\x04used\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\x04used\x12'\n" +
-	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"\xc3\x03\n" +
+	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"\xec\x03\n" +
 	"\x0fExplainResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -2128,7 +2136,8 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\tconflicts\x18\n" +
 	" \x03(\v2\x14.ohm.v1.ConflictViewR\tconflicts\x12&\n" +
 	"\x05tasks\x18\v \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\x12\"\n" +
-	"\x05holds\x18\f \x03(\v2\f.ohm.v1.HoldR\x05holds\"\x8e\x01\n" +
+	"\x05holds\x18\f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12'\n" +
+	"\x05usage\x18\x14 \x03(\v2\x11.ohm.v1.TaskStatsR\x05usage\"\x8e\x01\n" +
 	"\x14ListConflictsRequest\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2262,7 +2271,8 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*GroupWaiting)(nil),           // 31: ohm.v1.GroupWaiting
 	(*TaskView)(nil),               // 32: ohm.v1.TaskView
 	(*Hold)(nil),                   // 33: ohm.v1.Hold
-	(*GetJobRequest)(nil),          // 34: ohm.v1.GetJobRequest
+	(*TaskStats)(nil),              // 34: ohm.v1.TaskStats
+	(*GetJobRequest)(nil),          // 35: ohm.v1.GetJobRequest
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
@@ -2283,43 +2293,44 @@ var file_ohm_v1_cell_proto_depIdxs = []int32{
 	21, // 15: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
 	32, // 16: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
 	33, // 17: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
-	21, // 18: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	29, // 19: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	22, // 20: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	22, // 21: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	29, // 22: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	25, // 23: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	21, // 24: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	28, // 25: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 26: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	7,  // 27: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	2,  // 28: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
-	5,  // 29: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
-	10, // 30: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
-	12, // 31: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
-	13, // 32: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
-	14, // 33: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
-	34, // 34: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	19, // 35: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	23, // 36: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	26, // 37: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	1,  // 38: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 39: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 40: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 41: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	11, // 42: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
-	16, // 43: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
-	16, // 44: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
-	15, // 45: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
-	18, // 46: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	20, // 47: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	24, // 48: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	27, // 49: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	38, // [38:50] is the sub-list for method output_type
-	26, // [26:38] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	34, // 18: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
+	21, // 19: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	29, // 20: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	22, // 21: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	22, // 22: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	29, // 23: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	25, // 24: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	21, // 25: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	28, // 26: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 27: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 28: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 29: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 30: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	10, // 31: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
+	12, // 32: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
+	13, // 33: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
+	14, // 34: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
+	35, // 35: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	19, // 36: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	23, // 37: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	26, // 38: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	1,  // 39: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 40: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 41: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 42: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	11, // 43: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
+	16, // 44: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
+	16, // 45: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
+	15, // 46: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
+	18, // 47: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	20, // 48: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	24, // 49: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	27, // 50: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	39, // [39:51] is the sub-list for method output_type
+	27, // [27:39] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }

@@ -776,23 +776,26 @@ func (x *ListTasksResponse) GetTasks() []*TaskView {
 
 // TaskView is one attempt, or a slot that waits for its next one.
 type TaskView struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
-	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	Attempt       int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
-	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
-	Cause         string                 `protobuf:"bytes,7,opt,name=cause,proto3" json:"cause,omitempty"` // for people: "exited 0", "OOMKilled"
-	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
-	ExitCode      int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal        int32                  `protobuf:"varint,10,opt,name=signal,proto3" json:"signal,omitempty"`
-	Pid           int64                  `protobuf:"varint,11,opt,name=pid,proto3" json:"pid,omitempty"`
-	Transaction   string                 `protobuf:"bytes,12,opt,name=transaction,proto3" json:"transaction,omitempty"`
-	Gpus          []*DeviceShare         `protobuf:"bytes,13,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Message       string                 `protobuf:"bytes,14,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Namespace        string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task             string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
+	Version          int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Attempt          int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	State            string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Node             string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Cause            string                 `protobuf:"bytes,7,opt,name=cause,proto3" json:"cause,omitempty"` // for people: "exited 0", "OOMKilled"
+	Since            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	ExitCode         int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal           int32                  `protobuf:"varint,10,opt,name=signal,proto3" json:"signal,omitempty"`
+	Pid              int64                  `protobuf:"varint,11,opt,name=pid,proto3" json:"pid,omitempty"`
+	Transaction      string                 `protobuf:"bytes,12,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Gpus             []*DeviceShare         `protobuf:"bytes,13,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Message          string                 `protobuf:"bytes,14,opt,name=message,proto3" json:"message,omitempty"`
+	MemoryPeakBytes  int64                  `protobuf:"varint,20,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
+	MemoryLimitBytes int64                  `protobuf:"varint,21,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	Usage            *Usage                 `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"` // of a running one, where it was asked for
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TaskView) Reset() {
@@ -923,6 +926,27 @@ func (x *TaskView) GetMessage() string {
 	return ""
 }
 
+func (x *TaskView) GetMemoryPeakBytes() int64 {
+	if x != nil {
+		return x.MemoryPeakBytes
+	}
+	return 0
+}
+
+func (x *TaskView) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
+func (x *TaskView) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 type LogsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -933,6 +957,9 @@ type LogsRequest struct {
 	Attempt       int32                  `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`                   // 0: the newest
 	Stream        string                 `protobuf:"bytes,7,opt,name=stream,proto3" json:"stream,omitempty"`                      // stdout | stderr | empty for both
 	Follow        bool                   `protobuf:"varint,8,opt,name=follow,proto3" json:"follow,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`       // not what was written before, to within a second
+	Tail          *int64                 `protobuf:"varint,10,opt,name=tail,proto3,oneof" json:"tail,omitempty"` // only so many lines at the end
+	From          *LogPosition           `protobuf:"bytes,11,opt,name=from,proto3" json:"from,omitempty"`        // go on there; since and tail are for what comes first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1023,19 +1050,116 @@ func (x *LogsRequest) GetFollow() bool {
 	return false
 }
 
+func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *LogsRequest) GetTail() int64 {
+	if x != nil && x.Tail != nil {
+		return *x.Tail
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetFrom() *LogPosition {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+// LogPosition is a place in the log of a slot: where a reader had got to.
+type LogPosition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the attempt's slot
+	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Stdout        int64                  `protobuf:"varint,3,opt,name=stdout,proto3" json:"stdout,omitempty"` // bytes of the stream that come before
+	Stderr        int64                  `protobuf:"varint,4,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogPosition) Reset() {
+	*x = LogPosition{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogPosition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogPosition) ProtoMessage() {}
+
+func (x *LogPosition) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
+func (*LogPosition) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *LogPosition) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *LogPosition) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LogPosition) GetStdout() int64 {
+	if x != nil {
+		return x.Stdout
+	}
+	return 0
+}
+
+func (x *LogPosition) GetStderr() int64 {
+	if x != nil {
+		return x.Stderr
+	}
+	return 0
+}
+
 type LogChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // of the log request; between agent and server only
 	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"` // stdout | stderr
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"` // the reader could not go on; ends the stream
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`      // the reader could not go on; ends the stream
+	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`   // bytes of the stream that come before data
+	Dropped       int64                  `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"` // of them, so many just before data are not there any more
+	Version       int64                  `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"` // of the attempt's slot
+	Attempt       int32                  `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Gone          bool                   `protobuf:"varint,9,opt,name=gone,proto3" json:"gone,omitempty"`       // goes with error: there is no such log, or not any more
+	Expired       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expired,proto3" json:"expired,omitempty"` // goes with gone: when it was removed
+	Note          string                 `protobuf:"bytes,11,opt,name=note,proto3" json:"note,omitempty"`       // for people: the rest of an attempt's log is missing here, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1171,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1184,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogChunk) GetId() string {
@@ -1089,6 +1213,1047 @@ func (x *LogChunk) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *LogChunk) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *LogChunk) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *LogChunk) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *LogChunk) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LogChunk) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *LogChunk) GetExpired() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expired
+	}
+	return nil
+}
+
+func (x *LogChunk) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+type TerminalSize struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Columns       uint32                 `protobuf:"varint,1,opt,name=columns,proto3" json:"columns,omitempty"`
+	Rows          uint32                 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminalSize) Reset() {
+	*x = TerminalSize{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminalSize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminalSize) ProtoMessage() {}
+
+func (x *TerminalSize) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
+func (*TerminalSize) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *TerminalSize) GetColumns() uint32 {
+	if x != nil {
+		return x.Columns
+	}
+	return 0
+}
+
+func (x *TerminalSize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+type ExecStart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"` // empty: the only group there is
+	Index         int32                  `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	AnyIndex      bool                   `protobuf:"varint,5,opt,name=any_index,json=anyIndex,proto3" json:"any_index,omitempty"` // no index was given: the only task there is
+	Container     string                 `protobuf:"bytes,6,opt,name=container,proto3" json:"container,omitempty"`                // empty: the main one
+	Command       []string               `protobuf:"bytes,7,rep,name=command,proto3" json:"command,omitempty"`
+	Terminal      bool                   `protobuf:"varint,8,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Size          *TerminalSize          `protobuf:"bytes,9,opt,name=size,proto3" json:"size,omitempty"`
+	Stdin         bool                   `protobuf:"varint,10,opt,name=stdin,proto3" json:"stdin,omitempty"` // the program gets an input, until end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecStart) Reset() {
+	*x = ExecStart{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecStart) ProtoMessage() {}
+
+func (x *ExecStart) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
+func (*ExecStart) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExecStart) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ExecStart) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExecStart) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ExecStart) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ExecStart) GetAnyIndex() bool {
+	if x != nil {
+		return x.AnyIndex
+	}
+	return false
+}
+
+func (x *ExecStart) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ExecStart) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *ExecStart) GetTerminal() bool {
+	if x != nil {
+		return x.Terminal
+	}
+	return false
+}
+
+func (x *ExecStart) GetSize() *TerminalSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *ExecStart) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+// ExecInput is one thing for the program.
+type ExecInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Start         *ExecStart             `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	Stdin         []byte                 `protobuf:"bytes,2,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	End           bool                   `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"` // of its input
+	Size          *TerminalSize          `protobuf:"bytes,4,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecInput) Reset() {
+	*x = ExecInput{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecInput) ProtoMessage() {}
+
+func (x *ExecInput) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
+func (*ExecInput) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExecInput) GetStart() *ExecStart {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ExecInput) GetStdin() []byte {
+	if x != nil {
+		return x.Stdin
+	}
+	return nil
+}
+
+func (x *ExecInput) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+func (x *ExecInput) GetSize() *TerminalSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+// ExecOutput is what the program says.
+type ExecOutput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the request; between agent and server only
+	Stdout        []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr        []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	End           *ExecEnd               `protobuf:"bytes,4,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecOutput) Reset() {
+	*x = ExecOutput{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecOutput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecOutput) ProtoMessage() {}
+
+func (x *ExecOutput) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
+func (*ExecOutput) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExecOutput) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExecOutput) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *ExecOutput) GetStderr() []byte {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+func (x *ExecOutput) GetEnd() *ExecEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+type ExecEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`                               // of the program; 128 and the number of a signal that ended it
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`                              // why there is no such code
+	NotRunning    bool                   `protobuf:"varint,3,opt,name=not_running,json=notRunning,proto3" json:"not_running,omitempty"` // goes with error: the task does not run
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecEnd) Reset() {
+	*x = ExecEnd{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecEnd) ProtoMessage() {}
+
+func (x *ExecEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
+func (*ExecEnd) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExecEnd) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *ExecEnd) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ExecEnd) GetNotRunning() bool {
+	if x != nil {
+		return x.NotRunning
+	}
+	return false
+}
+
+type ListExecsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsRequest) Reset() {
+	*x = ListExecsRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsRequest) ProtoMessage() {}
+
+func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
+func (*ListExecsRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListExecsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ListExecsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+type ListExecsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Execs         []*ExecRecord          `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"` // newest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsResponse) Reset() {
+	*x = ListExecsResponse{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsResponse) ProtoMessage() {}
+
+func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
+func (*ListExecsResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListExecsResponse) GetExecs() []*ExecRecord {
+	if x != nil {
+		return x.Execs
+	}
+	return nil
+}
+
+// ExecRecord is the audit of one program that was run in a task.
+type ExecRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"` // the caller's address, and what it showed of itself
+	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task          string                 `protobuf:"bytes,4,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
+	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Container     string                 `protobuf:"bytes,7,opt,name=container,proto3" json:"container,omitempty"`
+	Command       []string               `protobuf:"bytes,8,rep,name=command,proto3" json:"command,omitempty"`
+	Terminal      bool                   `protobuf:"varint,9,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`   // absent: it runs
+	Result        string                 `protobuf:"bytes,11,opt,name=result,proto3" json:"result,omitempty"` // for people: "exited 0", or why there was no end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecRecord) Reset() {
+	*x = ExecRecord{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecRecord) ProtoMessage() {}
+
+func (x *ExecRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
+func (*ExecRecord) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ExecRecord) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ExecRecord) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *ExecRecord) GetTerminal() bool {
+	if x != nil {
+		return x.Terminal
+	}
+	return false
+}
+
+func (x *ExecRecord) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *ExecRecord) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+type StatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"` // empty: all
+	Index         int32                  `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	AnyIndex      bool                   `protobuf:"varint,5,opt,name=any_index,json=anyIndex,proto3" json:"any_index,omitempty"` // all of the group
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsRequest) Reset() {
+	*x = StatsRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsRequest) ProtoMessage() {}
+
+func (x *StatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
+func (*StatsRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *StatsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *StatsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *StatsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *StatsRequest) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *StatsRequest) GetAnyIndex() bool {
+	if x != nil {
+		return x.AnyIndex
+	}
+	return false
+}
+
+type StatsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         []*TaskStats           `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse) Reset() {
+	*x = StatsResponse{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse) ProtoMessage() {}
+
+func (x *StatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
+func (*StatsResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *StatsResponse) GetTasks() []*TaskStats {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+type TaskStats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
+	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Attempt       int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Usage         *Usage                 `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"` // absent: see message
+	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskStats) Reset() {
+	*x = TaskStats{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskStats) ProtoMessage() {}
+
+func (x *TaskStats) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
+func (*TaskStats) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TaskStats) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *TaskStats) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *TaskStats) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *TaskStats) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *TaskStats) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TaskStats) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *TaskStats) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// Usage is what one attempt has used, and how that went in the last minutes.
+type Usage struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Time             *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`     // of the newest sample
+	Window           *durationpb.Duration   `protobuf:"bytes,2,opt,name=window,proto3" json:"window,omitempty"` // from the oldest sample to the newest
+	Samples          int32                  `protobuf:"varint,3,opt,name=samples,proto3" json:"samples,omitempty"`
+	Cpu              *durationpb.Duration   `protobuf:"bytes,4,opt,name=cpu,proto3" json:"cpu,omitempty"`                                                      // of all cores together, since the start
+	CpuMilli         *Series                `protobuf:"bytes,5,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`                            // thousandths of a core, between two samples
+	MemoryBytes      *Series                `protobuf:"bytes,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`                   // without page cache that can be dropped
+	MemoryPeakBytes  int64                  `protobuf:"varint,7,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`    // since the start, page cache included
+	MemoryLimitBytes int64                  `protobuf:"varint,8,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"` // 0: none
+	Processes        int64                  `protobuf:"varint,9,opt,name=processes,proto3" json:"processes,omitempty"`                                         // and threads
+	ThrottledPeriods int64                  `protobuf:"varint,10,opt,name=throttled_periods,json=throttledPeriods,proto3" json:"throttled_periods,omitempty"`  // of 100 ms, since the start
+	Throttled        *durationpb.Duration   `protobuf:"bytes,11,opt,name=throttled,proto3" json:"throttled,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Usage) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Usage) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *Usage) GetSamples() int32 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
+func (x *Usage) GetCpu() *durationpb.Duration {
+	if x != nil {
+		return x.Cpu
+	}
+	return nil
+}
+
+func (x *Usage) GetCpuMilli() *Series {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return nil
+}
+
+func (x *Usage) GetMemoryBytes() *Series {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return nil
+}
+
+func (x *Usage) GetMemoryPeakBytes() int64 {
+	if x != nil {
+		return x.MemoryPeakBytes
+	}
+	return 0
+}
+
+func (x *Usage) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
+func (x *Usage) GetProcesses() int64 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *Usage) GetThrottledPeriods() int64 {
+	if x != nil {
+		return x.ThrottledPeriods
+	}
+	return 0
+}
+
+func (x *Usage) GetThrottled() *durationpb.Duration {
+	if x != nil {
+		return x.Throttled
+	}
+	return nil
+}
+
+type Series struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Last          int64                  `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
+	Min           int64                  `protobuf:"varint,2,opt,name=min,proto3" json:"min,omitempty"`
+	Avg           int64                  `protobuf:"varint,3,opt,name=avg,proto3" json:"avg,omitempty"`
+	Max           int64                  `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Series) Reset() {
+	*x = Series{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Series) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Series) ProtoMessage() {}
+
+func (x *Series) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Series.ProtoReflect.Descriptor instead.
+func (*Series) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Series) GetLast() int64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *Series) GetMin() int64 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *Series) GetAvg() int64 {
+	if x != nil {
+		return x.Avg
+	}
+	return 0
+}
+
+func (x *Series) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
 }
 
 var File_ohm_v1_jobs_proto protoreflect.FileDescriptor
@@ -1151,7 +2316,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x1a\n" +
 	"\battempts\x18\x04 \x01(\bR\battempts\";\n" +
 	"\x11ListTasksResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\x8e\x03\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\x8d\x04\n" +
 	"\bTaskView\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
@@ -1167,7 +2332,10 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x03pid\x18\v \x01(\x03R\x03pid\x12 \n" +
 	"\vtransaction\x18\f \x01(\tR\vtransaction\x12'\n" +
 	"\x04gpus\x18\r \x03(\v2\x13.ohm.v1.DeviceShareR\x04gpus\x12\x18\n" +
-	"\amessage\x18\x0e \x01(\tR\amessage\"\xd0\x01\n" +
+	"\amessage\x18\x0e \x01(\tR\amessage\x12*\n" +
+	"\x11memory_peak_bytes\x18\x14 \x01(\x03R\x0fmemoryPeakBytes\x12,\n" +
+	"\x12memory_limit_bytes\x18\x15 \x01(\x03R\x10memoryLimitBytes\x12#\n" +
+	"\x05usage\x18\x16 \x01(\v2\r.ohm.v1.UsageR\x05usage\"\xcd\x02\n" +
 	"\vLogsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -1176,12 +2344,114 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\tany_index\x18\x05 \x01(\bR\banyIndex\x12\x18\n" +
 	"\aattempt\x18\x06 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06stream\x18\a \x01(\tR\x06stream\x12\x16\n" +
-	"\x06follow\x18\b \x01(\bR\x06follow\"\\\n" +
+	"\x06follow\x18\b \x01(\bR\x06follow\x120\n" +
+	"\x05since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
+	"\x04tail\x18\n" +
+	" \x01(\x03H\x00R\x04tail\x88\x01\x01\x12'\n" +
+	"\x04from\x18\v \x01(\v2\x13.ohm.v1.LogPositionR\x04fromB\a\n" +
+	"\x05_tail\"q\n" +
+	"\vLogPosition\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x16\n" +
+	"\x06stdout\x18\x03 \x01(\x03R\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x04 \x01(\x03R\x06stderr\"\xa0\x02\n" +
 	"\bLogChunk\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error2\x93\x03\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12\x18\n" +
+	"\adropped\x18\x06 \x01(\x03R\adropped\x12\x18\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\x12\x18\n" +
+	"\aattempt\x18\b \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04gone\x18\t \x01(\bR\x04gone\x124\n" +
+	"\aexpired\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aexpired\x12\x12\n" +
+	"\x04note\x18\v \x01(\tR\x04note\"<\n" +
+	"\fTerminalSize\x12\x18\n" +
+	"\acolumns\x18\x01 \x01(\rR\acolumns\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x98\x02\n" +
+	"\tExecStart\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\x05R\x05index\x12\x1b\n" +
+	"\tany_index\x18\x05 \x01(\bR\banyIndex\x12\x1c\n" +
+	"\tcontainer\x18\x06 \x01(\tR\tcontainer\x12\x18\n" +
+	"\acommand\x18\a \x03(\tR\acommand\x12\x1a\n" +
+	"\bterminal\x18\b \x01(\bR\bterminal\x12(\n" +
+	"\x04size\x18\t \x01(\v2\x14.ohm.v1.TerminalSizeR\x04size\x12\x14\n" +
+	"\x05stdin\x18\n" +
+	" \x01(\bR\x05stdin\"\x86\x01\n" +
+	"\tExecInput\x12'\n" +
+	"\x05start\x18\x01 \x01(\v2\x11.ohm.v1.ExecStartR\x05start\x12\x14\n" +
+	"\x05stdin\x18\x02 \x01(\fR\x05stdin\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\x12(\n" +
+	"\x04size\x18\x04 \x01(\v2\x14.ohm.v1.TerminalSizeR\x04size\"o\n" +
+	"\n" +
+	"ExecOutput\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12!\n" +
+	"\x03end\x18\x04 \x01(\v2\x0f.ohm.v1.ExecEndR\x03end\"T\n" +
+	"\aExecEnd\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12\x1f\n" +
+	"\vnot_running\x18\x03 \x01(\bR\n" +
+	"notRunning\"B\n" +
+	"\x10ListExecsRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\"=\n" +
+	"\x11ListExecsResponse\x12(\n" +
+	"\x05execs\x18\x01 \x03(\v2\x12.ohm.v1.ExecRecordR\x05execs\"\xcc\x02\n" +
+	"\n" +
+	"ExecRecord\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04task\x18\x04 \x01(\tR\x04task\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x1c\n" +
+	"\tcontainer\x18\a \x01(\tR\tcontainer\x12\x18\n" +
+	"\acommand\x18\b \x03(\tR\acommand\x12\x1a\n" +
+	"\bterminal\x18\t \x01(\bR\bterminal\x120\n" +
+	"\x05ended\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
+	"\x06result\x18\v \x01(\tR\x06result\"\x87\x01\n" +
+	"\fStatsRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\x05R\x05index\x12\x1b\n" +
+	"\tany_index\x18\x05 \x01(\bR\banyIndex\"8\n" +
+	"\rStatsResponse\x12'\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x11.ohm.v1.TaskStatsR\x05tasks\"\xc4\x01\n" +
+	"\tTaskStats\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12#\n" +
+	"\x05usage\x18\x06 \x01(\v2\r.ohm.v1.UsageR\x05usage\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\xef\x03\n" +
+	"\x05Usage\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x121\n" +
+	"\x06window\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06window\x12\x18\n" +
+	"\asamples\x18\x03 \x01(\x05R\asamples\x12+\n" +
+	"\x03cpu\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12+\n" +
+	"\tcpu_milli\x18\x05 \x01(\v2\x0e.ohm.v1.SeriesR\bcpuMilli\x121\n" +
+	"\fmemory_bytes\x18\x06 \x01(\v2\x0e.ohm.v1.SeriesR\vmemoryBytes\x12*\n" +
+	"\x11memory_peak_bytes\x18\a \x01(\x03R\x0fmemoryPeakBytes\x12,\n" +
+	"\x12memory_limit_bytes\x18\b \x01(\x03R\x10memoryLimitBytes\x12\x1c\n" +
+	"\tprocesses\x18\t \x01(\x03R\tprocesses\x12+\n" +
+	"\x11throttled_periods\x18\n" +
+	" \x01(\x03R\x10throttledPeriods\x127\n" +
+	"\tthrottled\x18\v \x01(\v2\x19.google.protobuf.DurationR\tthrottled\"R\n" +
+	"\x06Series\x12\x12\n" +
+	"\x04last\x18\x01 \x01(\x03R\x04last\x12\x10\n" +
+	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
+	"\x03avg\x18\x03 \x01(\x03R\x03avg\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max2\xbe\x04\n" +
 	"\x04Jobs\x127\n" +
 	"\x06Submit\x12\x15.ohm.v1.SubmitRequest\x1a\x16.ohm.v1.SubmitResponse\x124\n" +
 	"\x03Get\x12\x15.ohm.v1.GetJobRequest\x1a\x16.ohm.v1.GetJobResponse\x129\n" +
@@ -1189,7 +2459,10 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x05Watch\x12\x15.ohm.v1.GetJobRequest\x1a\x11.ohm.v1.JobStatus0\x01\x129\n" +
 	"\x04Stop\x12\x17.ohm.v1.StopJobsRequest\x1a\x18.ohm.v1.StopJobsResponse\x12@\n" +
 	"\tListTasks\x12\x18.ohm.v1.ListTasksRequest\x1a\x19.ohm.v1.ListTasksResponse\x12/\n" +
-	"\x04Logs\x12\x13.ohm.v1.LogsRequest\x1a\x10.ohm.v1.LogChunk0\x01B+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
+	"\x04Logs\x12\x13.ohm.v1.LogsRequest\x1a\x10.ohm.v1.LogChunk0\x01\x121\n" +
+	"\x04Exec\x12\x11.ohm.v1.ExecInput\x1a\x12.ohm.v1.ExecOutput(\x010\x01\x12@\n" +
+	"\tListExecs\x12\x18.ohm.v1.ListExecsRequest\x1a\x19.ohm.v1.ListExecsResponse\x124\n" +
+	"\x05Stats\x12\x14.ohm.v1.StatsRequest\x1a\x15.ohm.v1.StatsResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
 	file_ohm_v1_jobs_proto_rawDescOnce sync.Once
@@ -1203,7 +2476,7 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*SubmitRequest)(nil),         // 0: ohm.v1.SubmitRequest
 	(*SubmitResponse)(nil),        // 1: ohm.v1.SubmitResponse
@@ -1219,47 +2492,86 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*ListTasksResponse)(nil),     // 11: ohm.v1.ListTasksResponse
 	(*TaskView)(nil),              // 12: ohm.v1.TaskView
 	(*LogsRequest)(nil),           // 13: ohm.v1.LogsRequest
-	(*LogChunk)(nil),              // 14: ohm.v1.LogChunk
-	(*JobSpec)(nil),               // 15: ohm.v1.JobSpec
-	(*Job)(nil),                   // 16: ohm.v1.Job
-	(*GroupCounts)(nil),           // 17: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 20: ohm.v1.DeviceShare
+	(*LogPosition)(nil),           // 14: ohm.v1.LogPosition
+	(*LogChunk)(nil),              // 15: ohm.v1.LogChunk
+	(*TerminalSize)(nil),          // 16: ohm.v1.TerminalSize
+	(*ExecStart)(nil),             // 17: ohm.v1.ExecStart
+	(*ExecInput)(nil),             // 18: ohm.v1.ExecInput
+	(*ExecOutput)(nil),            // 19: ohm.v1.ExecOutput
+	(*ExecEnd)(nil),               // 20: ohm.v1.ExecEnd
+	(*ListExecsRequest)(nil),      // 21: ohm.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 22: ohm.v1.ListExecsResponse
+	(*ExecRecord)(nil),            // 23: ohm.v1.ExecRecord
+	(*StatsRequest)(nil),          // 24: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 25: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 26: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 27: ohm.v1.Usage
+	(*Series)(nil),                // 28: ohm.v1.Series
+	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
+	(*Job)(nil),                   // 30: ohm.v1.Job
+	(*GroupCounts)(nil),           // 31: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*DeviceShare)(nil),           // 34: ohm.v1.DeviceShare
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
-	15, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	29, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	2,  // 1: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	16, // 2: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	30, // 2: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
 	7,  // 3: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
 	7,  // 4: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	17, // 5: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	18, // 6: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	18, // 7: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	19, // 8: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	31, // 5: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	32, // 6: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	32, // 7: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	33, // 8: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
 	7,  // 9: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
 	12, // 10: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	18, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	20, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	0,  // 13: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	3,  // 14: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	5,  // 15: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	3,  // 16: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	8,  // 17: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	10, // 18: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	13, // 19: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	1,  // 20: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	4,  // 21: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	6,  // 22: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	7,  // 23: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	9,  // 24: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	11, // 25: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	14, // 26: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	32, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	34, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	27, // 13: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	32, // 14: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	14, // 15: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	32, // 16: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	16, // 17: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	17, // 18: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	16, // 19: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	20, // 20: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	23, // 21: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	32, // 22: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	32, // 23: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	26, // 24: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	27, // 25: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	32, // 26: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	33, // 27: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	33, // 28: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	28, // 29: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	28, // 30: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	33, // 31: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	0,  // 32: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	3,  // 33: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	5,  // 34: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	3,  // 35: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	8,  // 36: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	10, // 37: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	13, // 38: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	18, // 39: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	21, // 40: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	24, // 41: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	1,  // 42: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	4,  // 43: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	6,  // 44: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	7,  // 45: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	9,  // 46: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	11, // 47: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	15, // 48: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	19, // 49: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	22, // 50: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	25, // 51: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	42, // [42:52] is the sub-list for method output_type
+	32, // [32:42] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }
@@ -1268,13 +2580,14 @@ func file_ohm_v1_jobs_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_init()
+	file_ohm_v1_jobs_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

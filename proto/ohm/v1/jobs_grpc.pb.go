@@ -28,6 +28,9 @@ const (
 	Jobs_Stop_FullMethodName      = "/ohm.v1.Jobs/Stop"
 	Jobs_ListTasks_FullMethodName = "/ohm.v1.Jobs/ListTasks"
 	Jobs_Logs_FullMethodName      = "/ohm.v1.Jobs/Logs"
+	Jobs_Exec_FullMethodName      = "/ohm.v1.Jobs/Exec"
+	Jobs_ListExecs_FullMethodName = "/ohm.v1.Jobs/ListExecs"
+	Jobs_Stats_FullMethodName     = "/ohm.v1.Jobs/Stats"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -42,7 +45,16 @@ type JobsClient interface {
 	Watch(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[JobStatus], error)
 	Stop(ctx context.Context, in *StopJobsRequest, opts ...grpc.CallOption) (*StopJobsResponse, error)
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// Logs sends the log of one attempt. To follow without naming an attempt is to go on with
+	// the slot's next one, until there will be none.
 	Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogChunk], error)
+	// Exec runs another program in a running task. The first message of the caller is start;
+	// the last one of the server is end. The program ends with the stream.
+	Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecInput, ExecOutput], error)
+	// ListExecs lists the newest of those that this server has carried.
+	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
+	// Stats asks the agents what running tasks use.
+	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 }
 
 type jobsClient struct {
@@ -141,6 +153,39 @@ func (c *jobsClient) Logs(ctx context.Context, in *LogsRequest, opts ...grpc.Cal
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_LogsClient = grpc.ServerStreamingClient[LogChunk]
 
+func (c *jobsClient) Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecInput, ExecOutput], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[2], Jobs_Exec_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExecInput, ExecOutput]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ExecClient = grpc.BidiStreamingClient[ExecInput, ExecOutput]
+
+func (c *jobsClient) ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExecsResponse)
+	err := c.cc.Invoke(ctx, Jobs_ListExecs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StatsResponse)
+	err := c.cc.Invoke(ctx, Jobs_Stats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -153,7 +198,16 @@ type JobsServer interface {
 	Watch(*GetJobRequest, grpc.ServerStreamingServer[JobStatus]) error
 	Stop(context.Context, *StopJobsRequest) (*StopJobsResponse, error)
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// Logs sends the log of one attempt. To follow without naming an attempt is to go on with
+	// the slot's next one, until there will be none.
 	Logs(*LogsRequest, grpc.ServerStreamingServer[LogChunk]) error
+	// Exec runs another program in a running task. The first message of the caller is start;
+	// the last one of the server is end. The program ends with the stream.
+	Exec(grpc.BidiStreamingServer[ExecInput, ExecOutput]) error
+	// ListExecs lists the newest of those that this server has carried.
+	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
+	// Stats asks the agents what running tasks use.
+	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -184,6 +238,15 @@ func (UnimplementedJobsServer) ListTasks(context.Context, *ListTasksRequest) (*L
 }
 func (UnimplementedJobsServer) Logs(*LogsRequest, grpc.ServerStreamingServer[LogChunk]) error {
 	return status.Error(codes.Unimplemented, "method Logs not implemented")
+}
+func (UnimplementedJobsServer) Exec(grpc.BidiStreamingServer[ExecInput, ExecOutput]) error {
+	return status.Error(codes.Unimplemented, "method Exec not implemented")
+}
+func (UnimplementedJobsServer) ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExecs not implemented")
+}
+func (UnimplementedJobsServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -318,6 +381,49 @@ func _Jobs_Logs_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_LogsServer = grpc.ServerStreamingServer[LogChunk]
 
+func _Jobs_Exec_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(JobsServer).Exec(&grpc.GenericServerStream[ExecInput, ExecOutput]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ExecServer = grpc.BidiStreamingServer[ExecInput, ExecOutput]
+
+func _Jobs_ListExecs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExecsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).ListExecs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_ListExecs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).ListExecs(ctx, req.(*ListExecsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_Stats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Stats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Stats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Stats(ctx, req.(*StatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -345,6 +451,14 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListTasks",
 			Handler:    _Jobs_ListTasks_Handler,
 		},
+		{
+			MethodName: "ListExecs",
+			Handler:    _Jobs_ListExecs_Handler,
+		},
+		{
+			MethodName: "Stats",
+			Handler:    _Jobs_Stats_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -356,6 +470,12 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Logs",
 			Handler:       _Jobs_Logs_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Exec",
+			Handler:       _Jobs_Exec_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "ohm/v1/jobs.proto",

@@ -167,6 +167,7 @@ type NodeView struct {
 	OverCommitted bool                   `protobuf:"varint,14,opt,name=over_committed,json=overCommitted,proto3" json:"over_committed,omitempty"`
 	Holds         []*Hold                `protobuf:"bytes,15,rep,name=holds,proto3" json:"holds,omitempty"`
 	DeviceError   string                 `protobuf:"bytes,16,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now
+	DiskFull      string                 `protobuf:"bytes,20,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`          // why it takes no new task, where its disk is full
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,6 +310,13 @@ func (x *NodeView) GetHolds() []*Hold {
 func (x *NodeView) GetDeviceError() string {
 	if x != nil {
 		return x.DeviceError
+	}
+	return ""
+}
+
+func (x *NodeView) GetDiskFull() string {
+	if x != nil {
+		return x.DiskFull
 	}
 	return ""
 }
@@ -473,6 +481,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Heartbeat
 	//	*AgentMessage_Statuses
 	//	*AgentMessage_Facts
+	//	*AgentMessage_Usage
 	Message       isAgentMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -551,6 +560,15 @@ func (x *AgentMessage) GetFacts() *Node {
 	return nil
 }
 
+func (x *AgentMessage) GetUsage() *UsageReport {
+	if x != nil {
+		if x, ok := x.Message.(*AgentMessage_Usage); ok {
+			return x.Usage
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Message interface {
 	isAgentMessage_Message()
 }
@@ -571,6 +589,10 @@ type AgentMessage_Facts struct {
 	Facts *Node `protobuf:"bytes,4,opt,name=facts,proto3,oneof"` // those of Hello have changed
 }
 
+type AgentMessage_Usage struct {
+	Usage *UsageReport `protobuf:"bytes,20,opt,name=usage,proto3,oneof"`
+}
+
 func (*AgentMessage_Hello) isAgentMessage_Message() {}
 
 func (*AgentMessage_Heartbeat) isAgentMessage_Message() {}
@@ -578,6 +600,8 @@ func (*AgentMessage_Heartbeat) isAgentMessage_Message() {}
 func (*AgentMessage_Statuses) isAgentMessage_Message() {}
 
 func (*AgentMessage_Facts) isAgentMessage_Message() {}
+
+func (*AgentMessage_Usage) isAgentMessage_Message() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -727,6 +751,8 @@ type ServerMessage struct {
 	//	*ServerMessage_Incremental
 	//	*ServerMessage_Logs
 	//	*ServerMessage_Timing
+	//	*ServerMessage_Exec
+	//	*ServerMessage_Usage
 	Message       isServerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -805,6 +831,24 @@ func (x *ServerMessage) GetTiming() *Timing {
 	return nil
 }
 
+func (x *ServerMessage) GetExec() *ExecRequest {
+	if x != nil {
+		if x, ok := x.Message.(*ServerMessage_Exec); ok {
+			return x.Exec
+		}
+	}
+	return nil
+}
+
+func (x *ServerMessage) GetUsage() *UsageRequest {
+	if x != nil {
+		if x, ok := x.Message.(*ServerMessage_Usage); ok {
+			return x.Usage
+		}
+	}
+	return nil
+}
+
 type isServerMessage_Message interface {
 	isServerMessage_Message()
 }
@@ -825,6 +869,14 @@ type ServerMessage_Timing struct {
 	Timing *Timing `protobuf:"bytes,4,opt,name=timing,proto3,oneof"`
 }
 
+type ServerMessage_Exec struct {
+	Exec *ExecRequest `protobuf:"bytes,20,opt,name=exec,proto3,oneof"`
+}
+
+type ServerMessage_Usage struct {
+	Usage *UsageRequest `protobuf:"bytes,21,opt,name=usage,proto3,oneof"`
+}
+
 func (*ServerMessage_Complete) isServerMessage_Message() {}
 
 func (*ServerMessage_Incremental) isServerMessage_Message() {}
@@ -832,6 +884,10 @@ func (*ServerMessage_Incremental) isServerMessage_Message() {}
 func (*ServerMessage_Logs) isServerMessage_Message() {}
 
 func (*ServerMessage_Timing) isServerMessage_Message() {}
+
+func (*ServerMessage_Exec) isServerMessage_Message() {}
+
+func (*ServerMessage_Usage) isServerMessage_Message() {}
 
 // Timing tells the agent how often to be heard.
 type Timing struct {
@@ -1142,6 +1198,9 @@ type LogRequest struct {
 	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
 	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Tail          *int64                 `protobuf:"varint,6,opt,name=tail,proto3,oneof" json:"tail,omitempty"`
+	From          *LogPosition           `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"` // offsets only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1204,6 +1263,27 @@ func (x *LogRequest) GetFollow() bool {
 	return false
 }
 
+func (x *LogRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *LogRequest) GetTail() int64 {
+	if x != nil && x.Tail != nil {
+		return *x.Tail
+	}
+	return 0
+}
+
+func (x *LogRequest) GetFrom() *LogPosition {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
 type PushLogsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1240,6 +1320,173 @@ func (*PushLogsResponse) Descriptor() ([]byte, []int) {
 	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{16}
 }
 
+// ExecRequest asks an agent to run a program in a task, under id.
+type ExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Start         *ExecStart             `protobuf:"bytes,3,opt,name=start,proto3" json:"start,omitempty"` // container, command, terminal, size, stdin
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecRequest) Reset() {
+	*x = ExecRequest{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecRequest) ProtoMessage() {}
+
+func (x *ExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
+func (*ExecRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExecRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExecRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ExecRequest) GetStart() *ExecStart {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+// UsageRequest asks an agent for what its tasks use.
+type UsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	TaskIds       []string               `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRequest) Reset() {
+	*x = UsageRequest{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRequest) ProtoMessage() {}
+
+func (x *UsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
+func (*UsageRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *UsageRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UsageRequest) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
+// UsageReport answers one.
+type UsageReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Tasks         map[string]*Usage      `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by task id; of which there is none, nothing is known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageReport) Reset() {
+	*x = UsageReport{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageReport) ProtoMessage() {}
+
+func (x *UsageReport) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageReport.ProtoReflect.Descriptor instead.
+func (*UsageReport) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UsageReport) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UsageReport) GetTasks() map[string]*Usage {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
 var File_ohm_v1_nodes_proto protoreflect.FileDescriptor
 
 const file_ohm_v1_nodes_proto_rawDesc = "" +
@@ -1249,7 +1496,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x11ListNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\"$\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xd0\x05\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xed\x05\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
@@ -1269,7 +1516,8 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12%\n" +
 	"\x0eover_committed\x18\x0e \x01(\bR\roverCommitted\x12\"\n" +
 	"\x05holds\x18\x0f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12!\n" +
-	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x1a9\n" +
+	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x12\x1b\n" +
+	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
@@ -1295,12 +1543,13 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06_drainB\r\n" +
-	"\v_ineligible\"\xcc\x01\n" +
+	"\v_ineligible\"\xf9\x01\n" +
 	"\fAgentMessage\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.ohm.v1.HelloH\x00R\x05hello\x121\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x11.ohm.v1.HeartbeatH\x00R\theartbeat\x121\n" +
 	"\bstatuses\x18\x03 \x01(\v2\x13.ohm.v1.StatusBatchH\x00R\bstatuses\x12$\n" +
-	"\x05facts\x18\x04 \x01(\v2\f.ohm.v1.NodeH\x00R\x05factsB\t\n" +
+	"\x05facts\x18\x04 \x01(\v2\f.ohm.v1.NodeH\x00R\x05facts\x12+\n" +
+	"\x05usage\x18\x14 \x01(\v2\x13.ohm.v1.UsageReportH\x00R\x05usageB\t\n" +
 	"\amessage\"h\n" +
 	"\x05Hello\x12 \n" +
 	"\x04node\x18\x01 \x01(\v2\f.ohm.v1.NodeR\x04node\x12\x18\n" +
@@ -1308,12 +1557,14 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\rlast_revision\x18\x03 \x01(\x03R\flastRevision\"\v\n" +
 	"\tHeartbeat\"9\n" +
 	"\vStatusBatch\x12*\n" +
-	"\bstatuses\x18\x01 \x03(\v2\x0e.ohm.v1.StatusR\bstatuses\"\xd7\x01\n" +
+	"\bstatuses\x18\x01 \x03(\v2\x0e.ohm.v1.StatusR\bstatuses\"\xb0\x02\n" +
 	"\rServerMessage\x12.\n" +
 	"\bcomplete\x18\x01 \x01(\v2\x10.ohm.v1.CompleteH\x00R\bcomplete\x127\n" +
 	"\vincremental\x18\x02 \x01(\v2\x13.ohm.v1.IncrementalH\x00R\vincremental\x12(\n" +
 	"\x04logs\x18\x03 \x01(\v2\x12.ohm.v1.LogRequestH\x00R\x04logs\x12(\n" +
-	"\x06timing\x18\x04 \x01(\v2\x0e.ohm.v1.TimingH\x00R\x06timingB\t\n" +
+	"\x06timing\x18\x04 \x01(\v2\x0e.ohm.v1.TimingH\x00R\x06timing\x12)\n" +
+	"\x04exec\x18\x14 \x01(\v2\x13.ohm.v1.ExecRequestH\x00R\x04exec\x12,\n" +
+	"\x05usage\x18\x15 \x01(\v2\x14.ohm.v1.UsageRequestH\x00R\x05usageB\t\n" +
 	"\amessage\"A\n" +
 	"\x06Timing\x127\n" +
 	"\theartbeat\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\theartbeat\"\\\n" +
@@ -1346,20 +1597,39 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"stop_cause\x18\a \x01(\tR\tstopCause\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe2\x01\n" +
 	"\n" +
 	"LogRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x16\n" +
-	"\x06follow\x18\x04 \x01(\bR\x06follow\"\x12\n" +
-	"\x10PushLogsResponse2\xa4\x02\n" +
+	"\x06follow\x18\x04 \x01(\bR\x06follow\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
+	"\x04tail\x18\x06 \x01(\x03H\x00R\x04tail\x88\x01\x01\x12'\n" +
+	"\x04from\x18\a \x01(\v2\x13.ohm.v1.LogPositionR\x04fromB\a\n" +
+	"\x05_tail\"\x12\n" +
+	"\x10PushLogsResponse\"_\n" +
+	"\vExecRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12'\n" +
+	"\x05start\x18\x03 \x01(\v2\x11.ohm.v1.ExecStartR\x05start\"9\n" +
+	"\fUsageRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
+	"\btask_ids\x18\x02 \x03(\tR\ataskIds\"\x9c\x01\n" +
+	"\vUsageReport\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x1e.ohm.v1.UsageReport.TasksEntryR\x05tasks\x1aG\n" +
+	"\n" +
+	"TasksEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
+	"\x05value\x18\x02 \x01(\v2\r.ohm.v1.UsageR\x05value:\x028\x012\xdb\x02\n" +
 	"\x05Nodes\x12;\n" +
 	"\x04List\x12\x18.ohm.v1.ListNodesRequest\x1a\x19.ohm.v1.ListNodesResponse\x12/\n" +
 	"\x03Get\x12\x16.ohm.v1.GetNodeRequest\x1a\x10.ohm.v1.NodeView\x127\n" +
 	"\tSetIntent\x12\x18.ohm.v1.SetIntentRequest\x1a\x10.ohm.v1.NodeView\x12:\n" +
 	"\aSession\x12\x14.ohm.v1.AgentMessage\x1a\x15.ohm.v1.ServerMessage(\x010\x01\x128\n" +
-	"\bPushLogs\x12\x10.ohm.v1.LogChunk\x1a\x18.ohm.v1.PushLogsResponse(\x01B+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
+	"\bPushLogs\x12\x10.ohm.v1.LogChunk\x1a\x18.ohm.v1.PushLogsResponse(\x01\x125\n" +
+	"\bPushExec\x12\x12.ohm.v1.ExecOutput\x1a\x11.ohm.v1.ExecInput(\x010\x01B+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
 	file_ohm_v1_nodes_proto_rawDescOnce sync.Once
@@ -1373,7 +1643,7 @@ func file_ohm_v1_nodes_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_nodes_proto_rawDescData
 }
 
-var file_ohm_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_ohm_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*ListNodesRequest)(nil),      // 0: ohm.v1.ListNodesRequest
 	(*ListNodesResponse)(nil),     // 1: ohm.v1.ListNodesResponse
@@ -1392,67 +1662,86 @@ var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*Assignment)(nil),            // 14: ohm.v1.Assignment
 	(*LogRequest)(nil),            // 15: ohm.v1.LogRequest
 	(*PushLogsResponse)(nil),      // 16: ohm.v1.PushLogsResponse
-	nil,                           // 17: ohm.v1.NodeView.LabelsEntry
-	nil,                           // 18: ohm.v1.NodeView.AttributesEntry
-	nil,                           // 19: ohm.v1.SetIntentRequest.LabelsEntry
-	nil,                           // 20: ohm.v1.Assignment.EnvEntry
-	(*Resources)(nil),             // 21: ohm.v1.Resources
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*Hold)(nil),                  // 23: ohm.v1.Hold
-	(*Node)(nil),                  // 24: ohm.v1.Node
-	(*Status)(nil),                // 25: ohm.v1.Status
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*Placement)(nil),             // 27: ohm.v1.Placement
-	(*StopPolicy)(nil),            // 28: ohm.v1.StopPolicy
-	(*Box)(nil),                   // 29: ohm.v1.Box
-	(*Container)(nil),             // 30: ohm.v1.Container
-	(*LogChunk)(nil),              // 31: ohm.v1.LogChunk
+	(*ExecRequest)(nil),           // 17: ohm.v1.ExecRequest
+	(*UsageRequest)(nil),          // 18: ohm.v1.UsageRequest
+	(*UsageReport)(nil),           // 19: ohm.v1.UsageReport
+	nil,                           // 20: ohm.v1.NodeView.LabelsEntry
+	nil,                           // 21: ohm.v1.NodeView.AttributesEntry
+	nil,                           // 22: ohm.v1.SetIntentRequest.LabelsEntry
+	nil,                           // 23: ohm.v1.Assignment.EnvEntry
+	nil,                           // 24: ohm.v1.UsageReport.TasksEntry
+	(*Resources)(nil),             // 25: ohm.v1.Resources
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*Hold)(nil),                  // 27: ohm.v1.Hold
+	(*Node)(nil),                  // 28: ohm.v1.Node
+	(*Status)(nil),                // 29: ohm.v1.Status
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*Placement)(nil),             // 31: ohm.v1.Placement
+	(*StopPolicy)(nil),            // 32: ohm.v1.StopPolicy
+	(*Box)(nil),                   // 33: ohm.v1.Box
+	(*Container)(nil),             // 34: ohm.v1.Container
+	(*LogPosition)(nil),           // 35: ohm.v1.LogPosition
+	(*ExecStart)(nil),             // 36: ohm.v1.ExecStart
+	(*Usage)(nil),                 // 37: ohm.v1.Usage
+	(*LogChunk)(nil),              // 38: ohm.v1.LogChunk
+	(*ExecOutput)(nil),            // 39: ohm.v1.ExecOutput
+	(*ExecInput)(nil),             // 40: ohm.v1.ExecInput
 }
 var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	3,  // 0: ohm.v1.ListNodesResponse.nodes:type_name -> ohm.v1.NodeView
-	21, // 1: ohm.v1.NodeView.capacity:type_name -> ohm.v1.Resources
-	21, // 2: ohm.v1.NodeView.used:type_name -> ohm.v1.Resources
+	25, // 1: ohm.v1.NodeView.capacity:type_name -> ohm.v1.Resources
+	25, // 2: ohm.v1.NodeView.used:type_name -> ohm.v1.Resources
 	4,  // 3: ohm.v1.NodeView.gpus:type_name -> ohm.v1.GPUView
-	17, // 4: ohm.v1.NodeView.labels:type_name -> ohm.v1.NodeView.LabelsEntry
-	18, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
-	22, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
-	23, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
-	19, // 8: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
+	20, // 4: ohm.v1.NodeView.labels:type_name -> ohm.v1.NodeView.LabelsEntry
+	21, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
+	26, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
+	27, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
+	22, // 8: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
 	7,  // 9: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
 	8,  // 10: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
 	9,  // 11: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
-	24, // 12: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
-	24, // 13: ohm.v1.Hello.node:type_name -> ohm.v1.Node
-	25, // 14: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
-	12, // 15: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
-	13, // 16: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
-	15, // 17: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
-	11, // 18: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
-	26, // 19: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
-	14, // 20: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
-	14, // 21: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
-	27, // 22: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
-	20, // 23: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
-	28, // 24: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
-	26, // 25: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
-	29, // 26: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
-	30, // 27: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
-	26, // 28: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
-	0,  // 29: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
-	2,  // 30: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
-	5,  // 31: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
-	6,  // 32: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
-	31, // 33: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
-	1,  // 34: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
-	3,  // 35: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
-	3,  // 36: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
-	10, // 37: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
-	16, // 38: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
-	34, // [34:39] is the sub-list for method output_type
-	29, // [29:34] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	28, // 12: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
+	19, // 13: ohm.v1.AgentMessage.usage:type_name -> ohm.v1.UsageReport
+	28, // 14: ohm.v1.Hello.node:type_name -> ohm.v1.Node
+	29, // 15: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
+	12, // 16: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
+	13, // 17: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
+	15, // 18: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
+	11, // 19: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
+	17, // 20: ohm.v1.ServerMessage.exec:type_name -> ohm.v1.ExecRequest
+	18, // 21: ohm.v1.ServerMessage.usage:type_name -> ohm.v1.UsageRequest
+	30, // 22: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
+	14, // 23: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
+	14, // 24: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
+	31, // 25: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
+	23, // 26: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
+	32, // 27: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
+	30, // 28: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
+	33, // 29: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
+	34, // 30: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
+	30, // 31: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
+	26, // 32: ohm.v1.LogRequest.since:type_name -> google.protobuf.Timestamp
+	35, // 33: ohm.v1.LogRequest.from:type_name -> ohm.v1.LogPosition
+	36, // 34: ohm.v1.ExecRequest.start:type_name -> ohm.v1.ExecStart
+	24, // 35: ohm.v1.UsageReport.tasks:type_name -> ohm.v1.UsageReport.TasksEntry
+	37, // 36: ohm.v1.UsageReport.TasksEntry.value:type_name -> ohm.v1.Usage
+	0,  // 37: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
+	2,  // 38: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
+	5,  // 39: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
+	6,  // 40: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
+	38, // 41: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
+	39, // 42: ohm.v1.Nodes.PushExec:input_type -> ohm.v1.ExecOutput
+	1,  // 43: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
+	3,  // 44: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
+	3,  // 45: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
+	10, // 46: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
+	16, // 47: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
+	40, // 48: ohm.v1.Nodes.PushExec:output_type -> ohm.v1.ExecInput
+	43, // [43:49] is the sub-list for method output_type
+	37, // [37:43] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_nodes_proto_init() }
@@ -1468,20 +1757,24 @@ func file_ohm_v1_nodes_proto_init() {
 		(*AgentMessage_Heartbeat)(nil),
 		(*AgentMessage_Statuses)(nil),
 		(*AgentMessage_Facts)(nil),
+		(*AgentMessage_Usage)(nil),
 	}
 	file_ohm_v1_nodes_proto_msgTypes[10].OneofWrappers = []any{
 		(*ServerMessage_Complete)(nil),
 		(*ServerMessage_Incremental)(nil),
 		(*ServerMessage_Logs)(nil),
 		(*ServerMessage_Timing)(nil),
+		(*ServerMessage_Exec)(nil),
+		(*ServerMessage_Usage)(nil),
 	}
+	file_ohm_v1_nodes_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_nodes_proto_rawDesc), len(file_ohm_v1_nodes_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

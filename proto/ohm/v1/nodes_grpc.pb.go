@@ -26,6 +26,7 @@ const (
 	Nodes_SetIntent_FullMethodName = "/ohm.v1.Nodes/SetIntent"
 	Nodes_Session_FullMethodName   = "/ohm.v1.Nodes/Session"
 	Nodes_PushLogs_FullMethodName  = "/ohm.v1.Nodes/PushLogs"
+	Nodes_PushExec_FullMethodName  = "/ohm.v1.Nodes/PushExec"
 )
 
 // NodesClient is the client API for Nodes service.
@@ -42,6 +43,9 @@ type NodesClient interface {
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AgentMessage, ServerMessage], error)
 	// PushLogs carries the answer to one LogRequest.
 	PushLogs(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[LogChunk, PushLogsResponse], error)
+	// PushExec carries the answer to one ExecRequest, and what the program is to hear. Its
+	// first message has the id. It ends when either side does.
+	PushExec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecOutput, ExecInput], error)
 }
 
 type nodesClient struct {
@@ -108,6 +112,19 @@ func (c *nodesClient) PushLogs(ctx context.Context, opts ...grpc.CallOption) (gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Nodes_PushLogsClient = grpc.ClientStreamingClient[LogChunk, PushLogsResponse]
 
+func (c *nodesClient) PushExec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecOutput, ExecInput], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Nodes_ServiceDesc.Streams[2], Nodes_PushExec_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExecOutput, ExecInput]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Nodes_PushExecClient = grpc.BidiStreamingClient[ExecOutput, ExecInput]
+
 // NodesServer is the server API for Nodes service.
 // All implementations must embed UnimplementedNodesServer
 // for forward compatibility.
@@ -122,6 +139,9 @@ type NodesServer interface {
 	Session(grpc.BidiStreamingServer[AgentMessage, ServerMessage]) error
 	// PushLogs carries the answer to one LogRequest.
 	PushLogs(grpc.ClientStreamingServer[LogChunk, PushLogsResponse]) error
+	// PushExec carries the answer to one ExecRequest, and what the program is to hear. Its
+	// first message has the id. It ends when either side does.
+	PushExec(grpc.BidiStreamingServer[ExecOutput, ExecInput]) error
 	mustEmbedUnimplementedNodesServer()
 }
 
@@ -146,6 +166,9 @@ func (UnimplementedNodesServer) Session(grpc.BidiStreamingServer[AgentMessage, S
 }
 func (UnimplementedNodesServer) PushLogs(grpc.ClientStreamingServer[LogChunk, PushLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method PushLogs not implemented")
+}
+func (UnimplementedNodesServer) PushExec(grpc.BidiStreamingServer[ExecOutput, ExecInput]) error {
+	return status.Error(codes.Unimplemented, "method PushExec not implemented")
 }
 func (UnimplementedNodesServer) mustEmbedUnimplementedNodesServer() {}
 func (UnimplementedNodesServer) testEmbeddedByValue()               {}
@@ -236,6 +259,13 @@ func _Nodes_PushLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Nodes_PushLogsServer = grpc.ClientStreamingServer[LogChunk, PushLogsResponse]
 
+func _Nodes_PushExec_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(NodesServer).PushExec(&grpc.GenericServerStream[ExecOutput, ExecInput]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Nodes_PushExecServer = grpc.BidiStreamingServer[ExecOutput, ExecInput]
+
 // Nodes_ServiceDesc is the grpc.ServiceDesc for Nodes service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -266,6 +296,12 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "PushLogs",
 			Handler:       _Nodes_PushLogs_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "PushExec",
+			Handler:       _Nodes_PushExec_Handler,
+			ServerStreams: true,
 			ClientStreams: true,
 		},
 	},

@@ -1885,21 +1885,23 @@ func (x *Placement) GetFence() *Fence {
 
 // Status is what the agent sees of one attempt: the record tasks/<slot>/status.
 type Status struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Slot          *Slot                  `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
-	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Txn           string                 `protobuf:"bytes,3,opt,name=txn,proto3" json:"txn,omitempty"` // of the placement: names it for good
-	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
-	State         TaskState              `protobuf:"varint,5,opt,name=state,proto3,enum=ohm.v1.TaskState" json:"state,omitempty"`
-	Cause         string                 `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"` // in an end state, of the closed set in pkg/task
-	ExitCode      int32                  `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal        int32                  `protobuf:"varint,8,opt,name=signal,proto3" json:"signal,omitempty"`
-	Message       string                 `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"` // for people
-	Pid           int64                  `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`       // of the task's first process on its node, 0 if there is none
-	Started       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=started,proto3" json:"started,omitempty"`
-	Ended         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended,proto3" json:"ended,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Slot             *Slot                  `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Attempt          int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Txn              string                 `protobuf:"bytes,3,opt,name=txn,proto3" json:"txn,omitempty"` // of the placement: names it for good
+	Node             string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	State            TaskState              `protobuf:"varint,5,opt,name=state,proto3,enum=ohm.v1.TaskState" json:"state,omitempty"`
+	Cause            string                 `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"` // in an end state, of the closed set in pkg/task
+	ExitCode         int32                  `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal           int32                  `protobuf:"varint,8,opt,name=signal,proto3" json:"signal,omitempty"`
+	Message          string                 `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"` // for people
+	Pid              int64                  `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`       // of the task's first process on its node, 0 if there is none
+	Started          *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=started,proto3" json:"started,omitempty"`
+	Ended            *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended,proto3" json:"ended,omitempty"`
+	MemoryPeakBytes  int64                  `protobuf:"varint,20,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`    // in an end state: the most it had in use; 0: not known
+	MemoryLimitBytes int64                  `protobuf:"varint,21,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"` // goes with it; 0: none
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Status) Reset() {
@@ -2016,6 +2018,20 @@ func (x *Status) GetEnded() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Status) GetMemoryPeakBytes() int64 {
+	if x != nil {
+		return x.MemoryPeakBytes
+	}
+	return 0
+}
+
+func (x *Status) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
 // Ended is the record tasks/<slot>/ended/<attempt>: a finished attempt.
 type Ended struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
@@ -2090,6 +2106,7 @@ type Node struct {
 	AgentVersion  string                 `protobuf:"bytes,8,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	Fence         *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
 	DeviceError   string                 `protobuf:"bytes,15,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now; empty: they can
+	DiskFull      string                 `protobuf:"bytes,20,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`          // not empty: it takes no new task, and why, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2190,6 +2207,13 @@ func (x *Node) GetFence() *Fence {
 func (x *Node) GetDeviceError() string {
 	if x != nil {
 		return x.DeviceError
+	}
+	return ""
+}
+
+func (x *Node) GetDiskFull() string {
+	if x != nil {
+		return x.DiskFull
 	}
 	return ""
 }
@@ -3564,7 +3588,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"evicted_by\x18\x10 \x01(\tR\tevictedBy\x12.\n" +
 	"\x04time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
-	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\"\xf2\x02\n" +
+	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\"\xcc\x03\n" +
 	"\x06Status\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -3578,11 +3602,13 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03pid\x18\n" +
 	" \x01(\x03R\x03pid\x124\n" +
 	"\astarted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"\x8f\x01\n" +
+	"\x05ended\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12*\n" +
+	"\x11memory_peak_bytes\x18\x14 \x01(\x03R\x0fmemoryPeakBytes\x12,\n" +
+	"\x12memory_limit_bytes\x18\x15 \x01(\x03R\x10memoryLimitBytes\"\x8f\x01\n" +
 	"\x05Ended\x12/\n" +
 	"\tplacement\x18\x01 \x01(\v2\x11.ohm.v1.PlacementR\tplacement\x12-\n" +
 	"\x12placement_revision\x18\x02 \x01(\x03R\x11placementRevision\x12&\n" +
-	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xac\x03\n" +
+	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xc9\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12-\n" +
@@ -3595,7 +3621,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\fcapabilities\x18\a \x03(\tR\fcapabilities\x12#\n" +
 	"\ragent_version\x18\b \x01(\tR\fagentVersion\x12#\n" +
 	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x12!\n" +
-	"\fdevice_error\x18\x0f \x01(\tR\vdeviceError\x1a=\n" +
+	"\fdevice_error\x18\x0f \x01(\tR\vdeviceError\x12\x1b\n" +
+	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
