@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/health"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -35,7 +36,7 @@ func failedStart(p *ohmv1.Placement, why string, at time.Time) *ohmv1.Status {
 // stopped is the end state of a task that was stopped for a cause.
 func stopped(cause string) (task.State, string) {
 	switch cause {
-	case task.TimedOut, task.DeviceLost:
+	case task.TimedOut, task.DeviceLost, task.Unhealthy:
 		return task.Failed, cause
 	case "":
 		return task.Stopped, task.Stop
@@ -87,6 +88,9 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 	}
 	if asked && o.Cause != task.StartFailed {
 		st.State, st.Cause = stopped(stop)
+		if m.StopWhy != "" {
+			st.Message = m.StopWhy
+		}
 	}
 	return st
 }
@@ -114,6 +118,15 @@ func report(s *situation, m *memo, now task.State) *ohmv1.Status {
 	}
 	st := statusOf(s.desired.GetPlacement(), now)
 	describe(st, s.seen)
+	if now == task.Running && s.desired.GetHealth().GetReady() != nil {
+		if m.Ready == health.Unknown {
+			return nil // what an earlier agent has said stands, until the probes say something
+		}
+		st.Ready = m.Ready == health.Ready
+		if s.health.Why != "" && st.Message == "" {
+			st.Message = s.health.Why
+		}
+	}
 	if s.devices != "" {
 		st.Message = strings.Join(slices.DeleteFunc([]string{st.Message, s.devices}, func(m string) bool { return m == "" }), "; ")
 	}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/health"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -38,7 +39,11 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	control := driver.Control(l.Driver, l.driverTask(e), stopSignal(e.memo.Run))
 	r := result{entry: e, call: d.call}
 	l.act(ctx, e, func(ctx context.Context) result {
-		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
+		if busy := l.busyPorts(e, d.call); busy != nil {
+			r.next, r.err = task.Failed, busy
+		} else {
+			r.next, r.err = driver.Step(ctx, d.from, d.want, control)
+		}
 		if !l.instant {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.LookTimeout)
@@ -132,10 +137,36 @@ func (l *loop) started(e *entry, r result) {
 	switch {
 	case r.err == nil:
 		m.Started = true
+		if e.desired.GetHealth().GetReady() != nil {
+			m.Ready = health.NotReady // until it says otherwise
+		}
 	case r.next != task.Failed, !e.blind && e.here && e.seen.State > task.Assigned:
 		return // not tried; or the driver says more
 	default:
 		m.End = failedStart(e.memo.Run.GetPlacement(), r.err.Error(), time.Now())
+		if busy := (*driver.PortBusyError)(nil); errors.As(r.err, &busy) {
+			m.End.Cause, m.End.BusyPorts = task.PortBusy, busy.Ports
+		}
 	}
 	l.remember(e, m)
+}
+
+// busyPorts looks for ports of a task that is to be started which somebody outside of the
+// cell has; the cell itself has seen to it that no other task owns them. nil: there are
+// none. Between this look and the task's own bind somebody may still come first; then the
+// task itself fails over it.
+func (l *loop) busyPorts(e *entry, call string) error {
+	if call != callStart || l.PortBusy == nil {
+		return nil
+	}
+	var busy driver.PortBusyError
+	for _, p := range e.desired.GetPlacement().GetPorts() {
+		if l.PortBusy(p.GetNumber()) {
+			busy.Ports = append(busy.Ports, p.GetNumber())
+		}
+	}
+	if busy.Ports == nil {
+		return nil
+	}
+	return &busy
 }

@@ -9,7 +9,9 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -49,6 +51,16 @@ type Size struct{ Columns, Rows uint16 }
 
 // ErrNotRunning says that there is no running task to do this to.
 var ErrNotRunning = errors.New("the task does not run")
+
+// PortBusyError is why a task cannot be started whose ports somebody else has.
+type PortBusyError struct{ Ports []int32 }
+
+func (e *PortBusyError) Error() string {
+	if len(e.Ports) == 1 {
+		return fmt.Sprintf("port %d is in use by a process outside of the cell", e.Ports[0])
+	}
+	return fmt.Sprintf("ports %s are in use by processes outside of the cell", strings.Trim(fmt.Sprint(e.Ports), "[]"))
+}
 
 // Stats is what a task has used until now, as its cgroups count it. Where the kernel does
 // not count something, it is 0.

@@ -115,6 +115,7 @@ func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.As
 		return a
 	}
 	a.Command, a.MaxRuntime, a.Env = group.GetCommand(), spec.GetMaxRuntime(), environment(j, group, p, cell)
+	a.Network, a.Health = group.GetNetwork(), group.GetHealth()
 	return a
 }
 

@@ -126,8 +126,15 @@ func groupFields() []field[ohmv1.Group] {
 					g.Constraints = append(g.Constraints, c)
 				}
 			}},
-		later[group]("spread"), later[group]("image"), later[group]("containers"), later[group]("ports"),
-		later[group]("mounts"), later[group]("health"), later[group]("restart"), later[group]("affinity"),
+		{name: "ports", form: "map of numbers", preset: "none", meaning: "Ports of the node that each task owns, by name: 1 to 65535, or 0 for any one that the node has free. A task finds them in `OHM_PORT_<NAME>`.", aka: []string{"port"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Ports = r.ports(at, v) }},
+		{name: "health", form: "map", preset: "none", meaning: "How to find out whether a task is ready and whether it still works.", aka: []string{"healthcheck", "checks", "probes"},
+			read: func(r *reader, at place, v ast.Node, g *group) {
+				g.Health = &ohmv1.Health{}
+				readMap(r, at, v, healthFields(), g.Health)
+			}},
+		later[group]("spread"), later[group]("image"), later[group]("containers"),
+		later[group]("mounts"), later[group]("restart"), later[group]("affinity"),
 	}
 }
 

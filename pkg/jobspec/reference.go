@@ -31,14 +31,14 @@ func sectionOf[T any](name, where, kinds string, fields []field[T]) section {
 }
 
 func sections() []section {
-	return []section{
+	return append([]section{
 		sectionOf("the job", "The job", "", jobFields()),
 		sectionOf("gang", "`gang`", "ml", gangFields()),
 		sectionOf("stop", "`stop`", "", stopFields()),
 		sectionOf("a group", "Each of `groups`", "", groupFields()),
 		sectionOf("gpus", "`gpus` of a group", "", gpuFields()),
 		sectionOf("a constraint", "Each of `constraints`: a key and exactly one of the others", "", constraintFields()),
-	}
+	}, healthSections()...)
 }
 
 // Reference prints every field of a job file as markdown: a heading and a table

@@ -37,6 +37,11 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 		checkCommand(ps, at, g)
 		checkResources(ps, at, g.Resources)
 		checkGPUs(ps, at+".gpus", g.Gpus)
+		checkPorts(ps, at+".ports", g.Ports)
+		checkHealth(ps, at+".health", g)
+		if n := g.GetNetwork(); n != "" && n != "host" {
+			ps.add(at+".network", "network %s is not supported yet", quote(n))
+		}
 		for j, c := range g.Constraints {
 			checkConstraint(ps, fmt.Sprintf("%s.constraints[%d]", at, j), c)
 		}

@@ -48,7 +48,9 @@ const (
 	ImageNotFound = "ImageNotFound" // the registry, or the node, has no such image
 	ImageDenied   = "ImageDenied"   // the registry does not give it to this node
 	StartDeadline = "StartDeadline" // it could not be started in time, though that was tried again and again
+	PortBusy      = "PortBusy"      // somebody else has one of its ports (Status.busy_ports): it never ran
 	TimedOut      = "TimedOut"      // maxRuntime
+	Unhealthy     = "Unhealthy"     // its liveness check failed
 	Stop          = "Stopped"       // the user stopped or changed the job
 	Drained       = "Drained"
 	Preempted     = "Preempted"

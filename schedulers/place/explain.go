@@ -127,6 +127,8 @@ func (t *Table) detail(q *Request, w refusal) string {
 			return fmt.Sprintf("wanted: %s; node %s has no %s", constraint(failed), node, w.dimension)
 		}
 		return fmt.Sprintf("wanted: %s; node %s has %s", constraint(failed), node, has)
+	case string(cellstate.ReasonPort):
+		return portDetail(q, c, w.dimension)
 	case string(cellstate.ReasonHold):
 		return fmt.Sprintf("room is held for a transaction that kept losing, such as on node %s", node)
 	}

@@ -115,6 +115,7 @@ func (a Agent) Run(ctx context.Context) error {
 		return err
 	}
 	conf.Node, conf.Driver, conf.Conn, conf.Dir, conf.Log = facts, d, a.Conn, filepath.Join(dir, "journal"), a.Log
+	conf.PortBusy = agent.PortBusy
 	if err := agent.New(conf).Run(ctx); err != nil {
 		return err
 	}

@@ -783,6 +783,8 @@ type TaskView struct {
 	Transaction   string                 `protobuf:"bytes,12,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	Gpus          []*DeviceShare         `protobuf:"bytes,13,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Message       string                 `protobuf:"bytes,14,opt,name=message,proto3" json:"message,omitempty"`
+	Ports         []*Port                `protobuf:"bytes,20,rep,name=ports,proto3" json:"ports,omitempty"`
+	Ready         string                 `protobuf:"bytes,21,opt,name=ready,proto3" json:"ready,omitempty"` // ready | not ready; empty: it has no check of it, or does not run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -911,6 +913,20 @@ func (x *TaskView) GetGpus() []*DeviceShare {
 func (x *TaskView) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *TaskView) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *TaskView) GetReady() string {
+	if x != nil {
+		return x.Ready
 	}
 	return ""
 }
@@ -1142,7 +1158,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x1a\n" +
 	"\battempts\x18\x04 \x01(\bR\battempts\";\n" +
 	"\x11ListTasksResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\x8e\x03\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\xc8\x03\n" +
 	"\bTaskView\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
@@ -1158,7 +1174,9 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x03pid\x18\v \x01(\x03R\x03pid\x12 \n" +
 	"\vtransaction\x18\f \x01(\tR\vtransaction\x12'\n" +
 	"\x04gpus\x18\r \x03(\v2\x13.ohm.v1.DeviceShareR\x04gpus\x12\x18\n" +
-	"\amessage\x18\x0e \x01(\tR\amessage\"\xd0\x01\n" +
+	"\amessage\x18\x0e \x01(\tR\amessage\x12\"\n" +
+	"\x05ports\x18\x14 \x03(\v2\f.ohm.v1.PortR\x05ports\x12\x14\n" +
+	"\x05ready\x18\x15 \x01(\tR\x05ready\"\xd0\x01\n" +
 	"\vLogsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -1217,6 +1235,7 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
 	(*DeviceShare)(nil),           // 20: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 21: ohm.v1.Port
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	15, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
@@ -1232,25 +1251,26 @@ var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	12, // 10: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
 	18, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
 	20, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	0,  // 13: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	3,  // 14: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	5,  // 15: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	3,  // 16: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	8,  // 17: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	10, // 18: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	13, // 19: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	1,  // 20: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	4,  // 21: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	6,  // 22: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	7,  // 23: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	9,  // 24: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	11, // 25: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	14, // 26: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	21, // 13: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	0,  // 14: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	3,  // 15: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	5,  // 16: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	3,  // 17: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	8,  // 18: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	10, // 19: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	13, // 20: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	1,  // 21: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	4,  // 22: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	6,  // 23: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	7,  // 24: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	9,  // 25: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	11, // 26: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	14, // 27: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	21, // [21:28] is the sub-list for method output_type
+	14, // [14:21] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }

@@ -167,6 +167,9 @@ type NodeView struct {
 	OverCommitted bool                   `protobuf:"varint,14,opt,name=over_committed,json=overCommitted,proto3" json:"over_committed,omitempty"`
 	Holds         []*Hold                `protobuf:"bytes,15,rep,name=holds,proto3" json:"holds,omitempty"`
 	DeviceError   string                 `protobuf:"bytes,16,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now
+	DynamicPorts  *PortRange             `protobuf:"bytes,20,opt,name=dynamic_ports,json=dynamicPorts,proto3" json:"dynamic_ports,omitempty"`
+	ReservedPorts []int32                `protobuf:"varint,21,rep,packed,name=reserved_ports,json=reservedPorts,proto3" json:"reserved_ports,omitempty"`
+	Ports         int32                  `protobuf:"varint,22,opt,name=ports,proto3" json:"ports,omitempty"` // that tasks own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +314,27 @@ func (x *NodeView) GetDeviceError() string {
 		return x.DeviceError
 	}
 	return ""
+}
+
+func (x *NodeView) GetDynamicPorts() *PortRange {
+	if x != nil {
+		return x.DynamicPorts
+	}
+	return nil
+}
+
+func (x *NodeView) GetReservedPorts() []int32 {
+	if x != nil {
+		return x.ReservedPorts
+	}
+	return nil
+}
+
+func (x *NodeView) GetPorts() int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return 0
 }
 
 type GPUView struct {
@@ -1010,7 +1034,9 @@ type Assignment struct {
 	MaxRuntime *durationpb.Duration   `protobuf:"bytes,6,opt,name=max_runtime,json=maxRuntime,proto3" json:"max_runtime,omitempty"`
 	// stop_cause is empty while the task is wanted; else it is to be stopped, and why:
 	// Stopped | Drained | Preempted | TimedOut.
-	StopCause     string `protobuf:"bytes,7,opt,name=stop_cause,json=stopCause,proto3" json:"stop_cause,omitempty"`
+	StopCause     string  `protobuf:"bytes,7,opt,name=stop_cause,json=stopCause,proto3" json:"stop_cause,omitempty"`
+	Network       string  `protobuf:"bytes,20,opt,name=network,proto3" json:"network,omitempty"` // host | own; empty: host
+	Health        *Health `protobuf:"bytes,21,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1092,6 +1118,20 @@ func (x *Assignment) GetStopCause() string {
 		return x.StopCause
 	}
 	return ""
+}
+
+func (x *Assignment) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Assignment) GetHealth() *Health {
+	if x != nil {
+		return x.Health
+	}
+	return nil
 }
 
 // LogRequest asks an agent to push the log of one attempt under id.
@@ -1208,7 +1248,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x11ListNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\"$\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xd0\x05\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xc5\x06\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
@@ -1228,7 +1268,10 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12%\n" +
 	"\x0eover_committed\x18\x0e \x01(\bR\roverCommitted\x12\"\n" +
 	"\x05holds\x18\x0f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12!\n" +
-	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x1a9\n" +
+	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x126\n" +
+	"\rdynamic_ports\x18\x14 \x01(\v2\x11.ohm.v1.PortRangeR\fdynamicPorts\x12%\n" +
+	"\x0ereserved_ports\x18\x15 \x03(\x05R\rreservedPorts\x12\x14\n" +
+	"\x05ports\x18\x16 \x01(\x05R\x05ports\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
@@ -1283,7 +1326,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x01 \x01(\x03R\ffromRevision\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x124\n" +
 	"\vassignments\x18\x03 \x03(\v2\x12.ohm.v1.AssignmentR\vassignments\x12\x18\n" +
-	"\aremoved\x18\x04 \x03(\tR\aremoved\"\xd1\x02\n" +
+	"\aremoved\x18\x04 \x03(\tR\aremoved\"\x93\x03\n" +
 	"\n" +
 	"Assignment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
@@ -1294,7 +1337,9 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\vmax_runtime\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"maxRuntime\x12\x1d\n" +
 	"\n" +
-	"stop_cause\x18\a \x01(\tR\tstopCause\x1a6\n" +
+	"stop_cause\x18\a \x01(\tR\tstopCause\x12\x18\n" +
+	"\anetwork\x18\x14 \x01(\tR\anetwork\x12&\n" +
+	"\x06health\x18\x15 \x01(\v2\x0e.ohm.v1.HealthR\x06health\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
@@ -1350,12 +1395,14 @@ var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*Resources)(nil),             // 21: ohm.v1.Resources
 	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 	(*Hold)(nil),                  // 23: ohm.v1.Hold
-	(*Node)(nil),                  // 24: ohm.v1.Node
-	(*Status)(nil),                // 25: ohm.v1.Status
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*Placement)(nil),             // 27: ohm.v1.Placement
-	(*StopPolicy)(nil),            // 28: ohm.v1.StopPolicy
-	(*LogChunk)(nil),              // 29: ohm.v1.LogChunk
+	(*PortRange)(nil),             // 24: ohm.v1.PortRange
+	(*Node)(nil),                  // 25: ohm.v1.Node
+	(*Status)(nil),                // 26: ohm.v1.Status
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*Placement)(nil),             // 28: ohm.v1.Placement
+	(*StopPolicy)(nil),            // 29: ohm.v1.StopPolicy
+	(*Health)(nil),                // 30: ohm.v1.Health
+	(*LogChunk)(nil),              // 31: ohm.v1.LogChunk
 }
 var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	3,  // 0: ohm.v1.ListNodesResponse.nodes:type_name -> ohm.v1.NodeView
@@ -1366,39 +1413,41 @@ var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	18, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
 	22, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
 	23, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
-	19, // 8: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
-	7,  // 9: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
-	8,  // 10: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
-	9,  // 11: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
-	24, // 12: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
-	24, // 13: ohm.v1.Hello.node:type_name -> ohm.v1.Node
-	25, // 14: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
-	12, // 15: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
-	13, // 16: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
-	15, // 17: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
-	11, // 18: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
-	26, // 19: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
-	14, // 20: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
-	14, // 21: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
-	27, // 22: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
-	20, // 23: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
-	28, // 24: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
-	26, // 25: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
-	0,  // 26: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
-	2,  // 27: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
-	5,  // 28: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
-	6,  // 29: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
-	29, // 30: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
-	1,  // 31: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
-	3,  // 32: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
-	3,  // 33: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
-	10, // 34: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
-	16, // 35: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
-	31, // [31:36] is the sub-list for method output_type
-	26, // [26:31] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	24, // 8: ohm.v1.NodeView.dynamic_ports:type_name -> ohm.v1.PortRange
+	19, // 9: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
+	7,  // 10: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
+	8,  // 11: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
+	9,  // 12: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
+	25, // 13: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
+	25, // 14: ohm.v1.Hello.node:type_name -> ohm.v1.Node
+	26, // 15: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
+	12, // 16: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
+	13, // 17: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
+	15, // 18: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
+	11, // 19: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
+	27, // 20: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
+	14, // 21: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
+	14, // 22: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
+	28, // 23: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
+	20, // 24: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
+	29, // 25: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
+	27, // 26: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
+	30, // 27: ohm.v1.Assignment.health:type_name -> ohm.v1.Health
+	0,  // 28: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
+	2,  // 29: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
+	5,  // 30: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
+	6,  // 31: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
+	31, // 32: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
+	1,  // 33: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
+	3,  // 34: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
+	3,  // 35: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
+	10, // 36: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
+	16, // 37: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
+	33, // [33:38] is the sub-list for method output_type
+	28, // [28:33] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_nodes_proto_init() }
