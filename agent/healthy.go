@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"net"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -87,6 +88,9 @@ func (l *loop) check(e *entry, c *ohmv1.Check) *health.Check {
 	}
 	id := e.id
 	dial := health.Localhost
+	if in, ok := l.Driver.(driver.Dialer); ok && e.desired.GetNetwork() == ownNetwork {
+		dial = func(ctx context.Context, port int32) (net.Conn, error) { return in.Dial(ctx, id, port) }
+	}
 	out := &health.Check{Rules: health.Rules{
 		StartPeriod: c.GetStartPeriod().AsDuration(), Interval: positive(c.GetInterval(), defaultInterval),
 		Timeout: positive(c.GetTimeout(), defaultTimeout), Failures: int(max(1, c.GetFailures())),

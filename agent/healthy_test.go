@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -152,4 +153,43 @@ func TestReadinessSurvivesTheAgent(t *testing.T) {
 			})
 		}
 	}
+}
+
+// dialed is a machine whose tasks have networks of their own: their ports are reached by
+// Dial alone.
+type dialed struct {
+	*machine
+	ports chan int32
+}
+
+func (d dialed) Dial(_ context.Context, _ string, port int32) (net.Conn, error) {
+	select {
+	case d.ports <- port:
+	default:
+	}
+	here, there := net.Pipe()
+	return here, there.Close()
+}
+
+// A task with a network of its own is told so to the driver, with the ports that it is
+// reached at, and probed inside.
+func TestOwnNetwork(t *testing.T) {
+	inWorld(t, func(w *world) {
+		d := dialed{w.m, make(chan int32, 100)}
+		w.config.Driver = d
+		w.start()
+		a := assignment("a", 100, withHealth, func(a *ohmv1.Assignment) {
+			a.Network, a.Placement.Ports = "own", []*ohmv1.Port{{Name: "http", Number: 20017}}
+			a.Health.Ready.Exec, a.Health.Live = nil, nil
+			a.Health.Ready.Tcp = &ohmv1.TCPCheck{Port: "http"}
+		})
+		w.complete(a)
+		w.pass(3 * time.Second)
+		equal(t, "told", w.readied(a.Id)[len(w.readied(a.Id))-1], "Running true")
+		equal(t, "port", <-d.ports, int32(20017))
+		var told driver.Task
+		w.m.locked(func() { told = w.m.procs[a.Id].task })
+		equal(t, "own network", told.OwnNetwork && told.Probed, true)
+		equal(t, "published", told.Publish, []int32{20017})
+	})
 }

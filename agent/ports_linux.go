@@ -41,7 +41,7 @@ func bind(family, kind, port int) error {
 		return err // such as no IPv6 here
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was sent
-	if kind == unix.SOCK_STREAM {         // connections that are over, and linger, are in nobody's way
+	if kind == unix.SOCK_STREAM {         // as servers do: what lingers of their connections is in nobody's way
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return err
 		}

@@ -1,52 +1,55 @@
 package agent
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 )
 
+// freePort is a port of this machine that nobody has, below those that the kernel gives to
+// whoever asks for any: other tests run beside this one.
+func freePort(t *testing.T) int32 {
+	t.Helper()
+	for range 100 {
+		if port := 10000 + rand.Int32N(2000); !PortBusy(port) {
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
 // A port is busy with a listener on any address, a socket for UDP, and the local end of an
 // outgoing connection; not once they are gone.
 func TestPortBusy(t *testing.T) {
-	free := func() int32 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	listen := func(address string) net.Listener {
+		l, err := net.Listen("tcp4", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		return int32(l.Addr().(*net.TCPAddr).Port)
+		return l
 	}
-	if port := free(); PortBusy(port) {
-		t.Errorf("port %d is nobody's", port)
-	}
-	for name, occupy := range map[string]func() (port int, release func()){
-		"tcp on one address": func() (int, func()) {
-			l, err := net.Listen("tcp4", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l.Addr().(*net.TCPAddr).Port, func() { l.Close() }
+	for name, occupy := range map[string]func(port int32) (release func()){
+		"tcp on one address": func(port int32) func() {
+			l := listen(fmt.Sprintf("127.0.0.1:%d", port))
+			return func() { l.Close() }
 		},
-		"tcp on all": func() (int, func()) {
-			l, err := net.Listen("tcp", ":0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l.Addr().(*net.TCPAddr).Port, func() { l.Close() }
+		"tcp on all": func(port int32) func() {
+			l := listen(fmt.Sprintf(":%d", port))
+			return func() { l.Close() }
 		},
-		"udp": func() (int, func()) {
-			c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		"udp": func(port int32) func() {
+			c, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", port))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return c.LocalAddr().(*net.UDPAddr).Port, func() { c.Close() }
+			return func() { c.Close() }
 		},
-		"an outgoing connection": func() (int, func()) {
-			l, err := net.Listen("tcp4", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := net.Dial("tcp4", l.Addr().String())
+		"an outgoing connection": func(port int32) func() {
+			l := listen("127.0.0.1:0")
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)}}
+			c, err := d.Dial("tcp4", l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,15 +57,21 @@ func TestPortBusy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return c.LocalAddr().(*net.TCPAddr).Port, func() { peer.Close(); c.Close(); l.Close() }
+			return func() { // the end that closes first lingers: the other one
+				peer.Close()
+				_, _ = c.Read(make([]byte, 1)) // its end
+				c.Close()
+				l.Close()
+			}
 		},
 	} {
-		port, release := occupy()
-		if !PortBusy(int32(port)) {
+		port := freePort(t)
+		release := occupy(port)
+		if !PortBusy(port) {
 			t.Errorf("%s: port %d is not busy", name, port)
 		}
 		release()
-		if PortBusy(int32(port)) {
+		if PortBusy(port) {
 			t.Errorf("%s: port %d is busy after its end", name, port)
 		}
 	}

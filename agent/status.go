@@ -80,6 +80,9 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 	case o.Cause == task.Exited && o.ExitCode == 0:
 		st.State = task.Succeeded
 	}
+	if o.Cause == task.PortBusy {
+		st.BusyPorts = portNumbers(p) // one of them is
+	}
 	asked := !m.StopAsked.IsZero() && (o.Ended.IsZero() || !o.Ended.Before(m.StopAsked))
 	if m.StopAsked.IsZero() && stop != "" && o.Cause == task.Signalled {
 		asked = true // by an agent whose journal was lost

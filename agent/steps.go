@@ -10,6 +10,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/health"
 	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // result of a step, with a look at the task after it.
@@ -94,10 +95,23 @@ func (l *loop) driverTask(e *entry) driver.Task {
 	t := driver.Task{
 		ID: e.id, Command: a.GetCommand(), Env: a.GetEnv(),
 		Resources: a.GetPlacement().GetResources(), GPUs: a.GetPlacement().GetGpus(),
-		MaxRuntime: a.GetMaxRuntime().AsDuration(),
+		MaxRuntime: a.GetMaxRuntime().AsDuration(), Probed: a.GetHealth() != nil, OwnNetwork: a.GetNetwork() == ownNetwork,
 	}
 	l.equip(&t)
+	if t.OwnNetwork {
+		t.Publish = portNumbers(a.GetPlacement())
+	}
 	return t
+}
+
+// ownNetwork is what a job file says of a task that is not in the node's.
+const ownNetwork = "own"
+
+func portNumbers(p *ohmv1.Placement) (numbers []int32) {
+	for _, port := range p.GetPorts() {
+		numbers = append(numbers, port.GetNumber())
+	}
+	return numbers
 }
 
 // result takes over what a step has done.
@@ -160,9 +174,9 @@ func (l *loop) busyPorts(e *entry, call string) error {
 		return nil
 	}
 	var busy driver.PortBusyError
-	for _, p := range e.desired.GetPlacement().GetPorts() {
-		if l.PortBusy(p.GetNumber()) {
-			busy.Ports = append(busy.Ports, p.GetNumber())
+	for _, port := range portNumbers(e.desired.GetPlacement()) {
+		if l.PortBusy(port) {
+			busy.Ports = append(busy.Ports, port)
 		}
 	}
 	if busy.Ports == nil {

@@ -149,3 +149,62 @@ groups:
 		return len(all) == 2 && all[0].State == "Failed" && all[0].Cause == "Unhealthy" && all[1].State == "Running"
 	})
 }
+
+// A task with a network of its own is reached at its port, and probed there, also while the
+// agent that started it is gone; the next one finds it ready, and nothing is left in the end.
+func TestOwnNetwork(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	d := startDev(t, dir)
+	d.ohm("run", d.job(`job: apart
+kind: service
+groups:
+  - name: main
+    cpu: 50m
+    memory: 32Mi
+    network: own
+    ports: {http: 0}
+    health: {ready: {http: {port: http, path: /index.html}, interval: 200ms}}
+    command: [sh, -c, 'echo hello >index.html; exec busybox httpd -f -p 127.0.0.1:$OHM_PORT_HTTP']
+`), "--wait", "--timeout", patience.String())
+	task := func() ported { return read[[]ported](d.client, "task", "list", "apart")[0] }
+	page := func(port int32) string {
+		client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/index.html", port))
+		if err != nil {
+			return err.Error()
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+	first := task()
+	if first.Ready != "ready" || len(first.Ports) != 1 {
+		t.Fatalf("--wait is over: %+v", first)
+	}
+	port := first.Ports[0].Number
+	if got := page(port); got != "hello\n" {
+		t.Errorf("its page is %q", got)
+	}
+	d.kill()
+	if got := page(port); got != "hello\n" {
+		t.Errorf("without an agent its page is %q", got)
+	}
+	d = d.again()
+	within(t, patience, "the next agent is there", func() bool { return read[struct{ State string }](d.client, "node", "get", "here").State == "Ready" })
+	if again := task(); again.Attempt != 1 || again.Ready != "ready" {
+		t.Errorf("after the agent's restart it is %+v", again)
+	}
+	d.ohm("stop", "apart", "--wait")
+	nothingLeft(t, dir)
+	within(t, patience, "its port is free", func() bool {
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err == nil {
+			l.Close()
+		}
+		return err == nil
+	})
+}

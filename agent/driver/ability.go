@@ -31,7 +31,9 @@ const (
 	CanExec       = "exec"
 	CanTerminal   = "exec-terminal"
 	CanStats      = "stats"
-	CanDevices    = "devices" // device files in a box with an image
+	CanDevices    = "devices"     // device files in a box with an image
+	CanProbe      = "health"      // the agent can find out how a task is
+	CanOwnNetwork = "own-network" // a task that shares no network with the node
 )
 
 // Needs are the abilities that the task's fields ask for, sorted, each once. Limits that
@@ -46,6 +48,8 @@ func Needs(t Task) []string {
 	need(t.CPUMax > 0, CanCPUMax)
 	need(t.Pids > 0, CanPids)
 	need(len(t.Containers) > 0, CanContainers)
+	need(t.Probed, CanProbe)
+	need(t.OwnNetwork, CanOwnNetwork)
 	for _, c := range t.All() {
 		kind, _ := ImageKind(c.Image)
 		need(kind == NoImage, CanHostRoot)
@@ -98,6 +102,9 @@ func (t Task) valid() error {
 	}
 	if len(t.Containers) > 0 && (len(t.Command) > 0 || len(t.Env) > 0) {
 		return fmt.Errorf("task %s has containers and a command of its own", t.ID)
+	}
+	if len(t.Publish) > 0 && !t.OwnNetwork {
+		return fmt.Errorf("task %s publishes ports of a network of its own, which it has not", t.ID)
 	}
 	mains, seen := 0, map[string]bool{}
 	for _, c := range t.All() {

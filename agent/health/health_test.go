@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,10 +80,15 @@ func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var told []string
+		var mu sync.Mutex // guards the two below
 		answer, probes := errBad, 0
 		ready := &Check{Rules{Interval: time.Second, Timeout: 500 * time.Millisecond, Failures: 2}, func(ctx context.Context) error {
-			if probes++; answer == nil || answer == errBad {
-				return answer
+			mu.Lock()
+			probes++
+			now := answer
+			mu.Unlock()
+			if now == nil || now == errBad {
+				return now
 			}
 			<-ctx.Done() // it hangs
 			return ctx.Err()
@@ -96,7 +102,9 @@ func TestWatch(t *testing.T) {
 		}()
 		step := func(next error, d time.Duration, want string) {
 			t.Helper()
+			mu.Lock()
 			answer = next
+			mu.Unlock()
 			time.Sleep(d)
 			synctest.Wait()
 			if got := strings.Join(told, " "); got != want {

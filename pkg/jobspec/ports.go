@@ -27,6 +27,9 @@ func (r *reader) ports(at place, node ast.Node) (ports []*ohmv1.Port) {
 	return ports
 }
 
+// networks are those that a task may be in.
+func networks() []string { return []string{"host", "own"} }
+
 func byName(a, b *ohmv1.Port) int { return strings.Compare(a.GetName(), b.GetName()) }
 
 func checkPorts(ps *problems, at string, ports []*ohmv1.Port) {

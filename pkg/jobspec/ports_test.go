@@ -40,6 +40,7 @@ func TestWrongPortsAndHealth(t *testing.T) {
 		{"ports: {http: web}", "job.yaml:5:19: ports.http \"web\" is not a whole number; write digits, e.g. http: 3"},
 		{"ports: {my_port: 80}", `job.yaml:5:22: port name "my_port" is not allowed; use 1 to 63 lower-case letters, digits and "-", with a letter or digit at both ends`},
 		{"ports: [80]", "job.yaml:5:12: ports must be a map of keys and values, not a list"},
+		{"network: bridge", `job.yaml:5:14: network "bridge" is not one of host, own`},
 		{"health: {}", "job.yaml:5:13: health has neither a check ready nor one live"},
 		{"health: {ready: {}}", "job.yaml:5:21: check ready has 0 of http, tcp and exec; it takes exactly one"},
 		{"health: {live: {tcp: {port: web}}}", `job.yaml:5:33: port "web" is none of the group's ports`},

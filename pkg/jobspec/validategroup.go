@@ -39,8 +39,8 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 		checkGPUs(ps, at+".gpus", g.Gpus)
 		checkPorts(ps, at+".ports", g.Ports)
 		checkHealth(ps, at+".health", g)
-		if n := g.GetNetwork(); n != "" && n != "host" {
-			ps.add(at+".network", "network %s is not supported yet", quote(n))
+		if n := g.GetNetwork(); n != "" && !slices.Contains(networks(), n) {
+			ps.add(at+".network", "network %s %s", quote(n), oneOf(n, networks()))
 		}
 		for j, c := range g.Constraints {
 			checkConstraint(ps, fmt.Sprintf("%s.constraints[%d]", at, j), c)

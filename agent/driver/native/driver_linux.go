@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
@@ -42,6 +43,7 @@ type Driver struct {
 	imageBytes int64
 	groups     cgroup.Groups // above those of the tasks
 	namespaces bool
+	networks   bool // a task can have one of its own
 	boot       string
 	log        *zap.Logger
 
@@ -50,7 +52,10 @@ type Driver struct {
 	watches []*watch       // that are running
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Dialer = (*Driver)(nil)
+)
 
 // New makes a driver on what the folder holds, and finds out what the machine allows.
 func New(c Config) (*Driver, error) {
@@ -113,16 +118,21 @@ func New(c Config) (*Driver, error) {
 		return nil, err
 	}
 	d.groups = cgroup.Detect(mountinfo, c.CgroupName)
-	if err := d.probe(); err != nil {
+	if err := d.probe(namespaces); err != nil {
 		d.log.Info("tasks get no namespaces", zap.Error(err))
 	} else {
 		d.namespaces = true
+		if err := d.probe(namespaces | unix.CLONE_NEWNET); err != nil {
+			d.log.Info("tasks get no network of their own", zap.Error(err))
+		} else {
+			d.networks = true
+		}
 	}
 	return d, nil
 }
 
 // probe tries whether a process can be started in namespaces of its own.
-func (d *Driver) probe() error {
+func (d *Driver) probe(flags uintptr) error {
 	var why strings.Builder
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -137,7 +147,7 @@ func (d *Driver) probe() error {
 	defer null.Close()
 	pid, err := syscall.ForkExec(d.executable, []string{"ohm", verbProbe}, &syscall.ProcAttr{
 		Env: []string{reexecuted + "=1"}, Files: []uintptr{null.Fd(), null.Fd(), w.Fd()},
-		Sys: &syscall.SysProcAttr{Cloneflags: namespaces},
+		Sys: &syscall.SysProcAttr{Cloneflags: flags},
 	})
 	w.Close()
 	if err != nil {
@@ -171,6 +181,8 @@ func (d *Driver) Capabilities() []string {
 		driver.CanConfine:    d.namespaces,
 		driver.CanImage:      d.namespaces,
 		driver.CanExec:       true,
+		driver.CanProbe:      true,
+		driver.CanOwnNetwork: d.namespaces && d.networks,
 		driver.CanTerminal:   true,
 		driver.CanNamespaces: d.namespaces,
 		driver.CanMemory:     d.groups.Memory != "",
@@ -245,6 +257,8 @@ func (d *Driver) claim(t driver.Task, root root) (held *os.File, err error) {
 		Stdout:     filepath.Join(string(d.logs), t.ID, "stdout"),
 		Stderr:     filepath.Join(string(d.logs), t.ID, "stderr"),
 		Namespaces: d.namespaces,
+		OwnNetwork: t.OwnNetwork,
+		Publish:    t.Publish,
 		Cgroups:    d.groups.Child(t.ID),
 		Box:        t.Box,
 		Limits: cgroup.Limits{

@@ -38,6 +38,8 @@ type spec struct {
 	Stdout     string
 	Stderr     string
 	Namespaces bool
+	OwnNetwork bool // goes with Namespaces
+	Publish    []int32
 	Cgroups    cgroup.Groups
 	Limits     cgroup.Limits
 	Box        driver.Box

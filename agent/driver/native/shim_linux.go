@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -39,7 +41,7 @@ func shim(dir string) error {
 	end := t.run(starter)
 	end.Ended = now()
 	err := writeExit(dir, end)
-	if end.Cause == task.StartFailed {
+	if end.Cause == task.StartFailed || end.Cause == task.PortBusy {
 		_ = json.NewEncoder(starter).Encode(report{Error: end.Message}) // it may be gone
 	}
 	return err
@@ -54,7 +56,17 @@ type tended struct {
 
 // run returns when no process of the task is left.
 func (t *tended) run(starter io.WriteCloser) exit {
-	failed := func(err error) exit { return exit{Cause: task.StartFailed, Message: err.Error()} }
+	failed := func(err error) exit {
+		if busy := (*driver.PortBusyError)(nil); errors.As(err, &busy) {
+			return exit{Cause: task.PortBusy, Message: err.Error()}
+		}
+		return exit{Cause: task.StartFailed, Message: err.Error()}
+	}
+	listeners, err := t.publish()
+	if err != nil {
+		return failed(err)
+	}
+	defer unpublish(listeners)
 	talk, logs, err := t.prepare()
 	if err != nil {
 		return failed(err)
@@ -85,6 +97,7 @@ func (t *tended) run(starter io.WriteCloser) exit {
 		<-init
 		return failed(errors.Join(err, t.sweep()))
 	}
+	pass(listeners, t.state.Init)
 	_ = json.NewEncoder(starter).Encode(report{}) // it may be gone
 	starter.Close()
 
@@ -99,11 +112,16 @@ func (t *tended) run(starter io.WriteCloser) exit {
 	return t.verdict(last, status, before)
 }
 
+// publish reads what is to be run, and listens on the ports that it is reached at.
+func (t *tended) publish() (listeners []net.Listener, err error) {
+	if t.spec, err = folder.Read[spec](filepath.Join(t.dir, specFile)); err != nil {
+		return nil, err
+	}
+	return publish(t.spec.Publish)
+}
+
 // prepare makes what the init and the command need.
 func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
-	if t.spec, err = folder.Read[spec](filepath.Join(t.dir, specFile)); err != nil {
-		return nil, nil, err
-	}
 	if t.state.Boot, err = bootID(); err != nil {
 		return nil, nil, err
 	}
@@ -155,6 +173,9 @@ func (t *tended) startInit(talk *os.File, files []*os.File) (pid int, err error)
 	sys := &syscall.SysProcAttr{}
 	if t.spec.Namespaces {
 		sys.Cloneflags = namespaces
+		if t.spec.OwnNetwork {
+			sys.Cloneflags |= unix.CLONE_NEWNET
+		}
 	}
 	pid, err = syscall.ForkExec("/proc/self/exe", []string{os.Args[0], verbInit, t.dir}, &syscall.ProcAttr{
 		Env: os.Environ(), Files: fds, Sys: sys,
