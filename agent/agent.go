@@ -51,6 +51,8 @@ type Config struct {
 	Conn    grpc.ClientConnInterface // to a server; see DialOptions
 	Dir     string                   // existing folder of the journal; empty: none is kept
 	Log     *zap.Logger              // none: silence
+	// PortBusy says whether somebody has a port of the machine; nil: nobody looks.
+	PortBusy func(port int32) bool
 
 	Heartbeat   time.Duration // until the server asks for another one; 10 s
 	Answer      time.Duration // for the server to say what is desired, then another session is tried; 30 s

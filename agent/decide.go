@@ -8,6 +8,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/device"
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/health"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -27,6 +28,7 @@ type situation struct {
 	unsent  bool               // the signal that asks it to end could not be sent
 	devices string             // what is wrong with its devices, for people
 	worst   ohmv1.DeviceHealth // of them
+	health  health.Verdict
 	now     time.Time
 }
 
@@ -54,6 +56,9 @@ func decide(s situation) decision {
 	if s.here && s.seen.State > task.Assigned {
 		m.Started = true
 	}
+	if s.health.Ready != health.Unknown {
+		m.Ready = s.health.Ready
+	}
 	cause, limit := stopCause(&s)
 	if m.End == nil {
 		m.End = end(&s, m, cause)
@@ -76,6 +81,9 @@ func decide(s situation) decision {
 	if s.alive() {
 		if d.want != task.Running && !asked {
 			m.StopAsked, m.StopCause = s.now, cause
+			if cause == task.Unhealthy {
+				m.StopWhy = s.health.Why
+			}
 			wish.StopAsked = s.now
 		}
 		d.wake = limit
@@ -99,6 +107,9 @@ func stopCause(s *situation) (cause string, limit time.Time) {
 	}
 	if s.worst == device.Lost && s.alive() {
 		return task.DeviceLost, time.Time{}
+	}
+	if s.health.Dead && s.alive() {
+		return task.Unhealthy, time.Time{}
 	}
 	most := s.desired.GetMaxRuntime().AsDuration()
 	if most <= 0 || !s.alive() || s.seen.Started.IsZero() {

@@ -154,13 +154,24 @@ func (a *Agent) equip(t *driver.Task) {
 		t.DeviceNodes = appendNew(t.DeviceNodes, e.Nodes)
 		t.DeviceFiles = appendNew(t.DeviceFiles, e.Mounts)
 	}
-	t.Env = maps.Clone(t.Env)
-	if t.Env == nil {
-		t.Env = map[string]string{}
+	if len(t.Containers) == 0 {
+		t.Env = with(t.Env, env)
 	}
-	for key, values := range env {
-		t.Env[key] = strings.Join(values, ",")
+	for i := range t.Containers {
+		t.Containers[i].Env = with(t.Containers[i].Env, env)
 	}
+}
+
+// with is a copy of an environment with more in it.
+func with(env map[string]string, more map[string][]string) map[string]string {
+	all := maps.Clone(env)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for key, values := range more {
+		all[key] = strings.Join(values, ",")
+	}
+	return all
 }
 
 func appendNew(to, more []string) []string {

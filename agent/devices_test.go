@@ -99,6 +99,15 @@ func TestEquip(t *testing.T) {
 		equal(t, "env", told.Env, map[string]string{"OHM_JOB": "a", "CARD": "g0,g2", "MODE": "shared"})
 		equal(t, "device files", told.DeviceNodes, []string{"/dev/g0", "/dev/control", "/dev/g2"})
 		equal(t, "other files", told.DeviceFiles, []string{"/usr/lib/card.so"})
+		several := assignment("several", 1000, gpus("g1"), func(a *ohmv1.Assignment) {
+			a.Containers = []*ohmv1.Container{{Name: "first", Role: "init", Command: a.Command}, {Name: "second", Role: "main", Command: a.Command, Env: a.Env}}
+			a.Command, a.Env = nil, nil
+		})
+		w.incremental(nil, several)
+		w.m.locked(func() { told = w.m.procs[several.Id].task })
+		equal(t, "a container's env", told.Containers[0].Env, map[string]string{"CARD": "g1", "MODE": "shared"})
+		equal(t, "another's", told.Containers[1].Env, map[string]string{"OHM_JOB": "several", "CARD": "g1", "MODE": "shared"})
+		equal(t, "the task's own", told.Env, nil)
 		equal(t, "the assignment's own env", a.Env, map[string]string{"OHM_JOB": "a"})
 	})
 }

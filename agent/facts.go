@@ -9,10 +9,12 @@ import (
 
 // FactsConfig says what of a node's facts is not to be found on the machine.
 type FactsConfig struct {
-	Name    string           // of the node; empty: the host's name as a DNS label
-	DataDir string           // whose disk counts; it must exist
-	Reserve *ohmv1.Resources // kept back for what is not a task; nil: nothing
-	Version string           // of the agent
+	Name          string           // of the node; empty: the host's name as a DNS label
+	DataDir       string           // whose disk counts; it must exist
+	Reserve       *ohmv1.Resources // kept back for what is not a task; nil: nothing
+	Ports         string           // of which tasks get dynamic ones, first-last; empty: see usualPorts
+	ReservedPorts []string         // that no task may own
+	Version       string           // of the agent
 }
 
 // label makes a node's name of a host's.

@@ -15,6 +15,13 @@ import (
 // Facts are those of this machine: all that it has, whoever uses it now, less the
 // reserve. They stay the same from one start of the agent to the next.
 func Facts(c FactsConfig) (*ohmv1.Node, error) {
+	ports, reserved, err := parsePorts(c.Ports, c.ReservedPorts)
+	if err != nil {
+		return nil, err
+	}
+	if ports == nil {
+		ports = usualPorts(localPorts())
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -54,6 +61,6 @@ func Facts(c FactsConfig) (*ohmv1.Node, error) {
 			"os": runtime.GOOS, "arch": runtime.GOARCH, "hostname": host,
 			"kernel": unix.ByteSliceToString(uname.Release[:]),
 		},
-		AgentVersion: c.Version,
+		AgentVersion: c.Version, DynamicPorts: ports, ReservedPorts: reserved,
 	}, nil
 }

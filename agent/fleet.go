@@ -40,6 +40,9 @@ func (f Fleet) Run(ctx context.Context) error {
 			c.Node.Attributes = map[string]string{}
 		}
 		c.Node.Attributes["hollow"] = "true"
+		if c.Node.DynamicPorts == nil {
+			c.Node.DynamicPorts = usualPorts(0, 0)
+		}
 		c.Driver, c.Conn, c.Log, c.Dir = f.Driver(c.Node), f.Conn, f.Log, ""
 		if c.Resync <= 0 {
 			c.Resync = time.Minute // nothing happens there that the driver does not tell

@@ -45,6 +45,8 @@ type entry struct {
 	reported   *ohmv1.Status // in this session
 	reportedAt time.Time
 
+	watched *watched // by probes; nil: it is not
+
 	over   chan struct{} // closed when no more will be logged
 	closed bool
 }
@@ -80,12 +82,16 @@ type loop struct {
 	lookUntil  time.Time                  // when the present look at the machine must be over
 	unanswered map[string]<-chan struct{} // questions that the driver has not answered in time; closed when it has
 	asking     sync.WaitGroup
+
+	probes   chan struct{} // holds one for each probe under way
+	watching sync.WaitGroup
 }
 
 func newLoop(a *Agent, book *journal.Journal) *loop {
 	l := &loop{
 		Agent: a, book: book, tasks: map[string]*entry{}, blind: map[string]*entry{},
 		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), executed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
+		probes: make(chan struct{}, probes),
 	}
 	l.samples = slices.Contains(a.Driver.Capabilities(), driver.CanStats)
 	if book == nil {
@@ -163,6 +169,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 	}
 	l.asking.Wait()
+	l.watching.Wait()
 	return nil // Run flushes the journal
 }
 
@@ -260,6 +267,7 @@ func (l *loop) decide(ctx context.Context, now time.Time) {
 		case e.blind:
 			continue // until it is seen
 		}
+		l.probe(ctx, e)
 		d := decide(l.situation(e, now))
 		l.remember(e, d.memo)
 		if e.memo.End != nil || d.gone {
@@ -317,7 +325,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (l *loop) situation(e *entry, now time.Time) situation {
-	s := situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, now: now}
+	s := situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, health: e.healthy(), now: now}
 	s.devices, s.worst = deviceNews(l.facts, e.desired.GetPlacement())
 	return s
 }

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/ohmcell/ohm/agent/health"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -19,6 +20,8 @@ type memo struct {
 	Started   bool              // it was started; never again
 	StopAsked time.Time         // when it was first asked to end; zero: never
 	StopCause string            // why; empty: not desired any more
+	StopWhy   string            // more of it, for people
+	Ready     health.Readiness  // what its readiness check said last
 	End       *ohmv1.Status     // how it ended, for good
 	Kept      time.Time         // since when nothing but its logs is left; zero: more is
 	Expired   time.Time         // when they were removed, and all else was forgotten; zero: they were not
@@ -31,17 +34,19 @@ func essence(a *ohmv1.Assignment) *ohmv1.Assignment {
 
 // entryJSON is a memo as the journal holds it.
 type entryJSON struct {
-	Run       json.RawMessage `json:"run,omitempty"`
-	Started   bool            `json:"started,omitempty"`
-	StopAsked time.Time       `json:"stopAsked,omitzero"`
-	StopCause string          `json:"stopCause,omitempty"`
-	End       json.RawMessage `json:"end,omitempty"`
-	Kept      time.Time       `json:"kept,omitzero"`
-	Expired   time.Time       `json:"expired,omitzero"`
+	Run       json.RawMessage  `json:"run,omitempty"`
+	Started   bool             `json:"started,omitempty"`
+	StopAsked time.Time        `json:"stopAsked,omitzero"`
+	StopCause string           `json:"stopCause,omitempty"`
+	StopWhy   string           `json:"stopWhy,omitempty"`
+	Ready     health.Readiness `json:"ready,omitempty"`
+	End       json.RawMessage  `json:"end,omitempty"`
+	Kept      time.Time        `json:"kept,omitzero"`
+	Expired   time.Time        `json:"expired,omitzero"`
 }
 
 func (m memo) encode() ([]byte, error) {
-	e := entryJSON{Started: m.Started, StopAsked: m.StopAsked, StopCause: m.StopCause, Kept: m.Kept, Expired: m.Expired}
+	e := entryJSON{Started: m.Started, StopAsked: m.StopAsked, StopCause: m.StopCause, StopWhy: m.StopWhy, Ready: m.Ready, Kept: m.Kept, Expired: m.Expired}
 	var err error
 	if m.Run != nil {
 		if e.Run, err = protojson.Marshal(m.Run); err != nil {
@@ -61,7 +66,7 @@ func decodeMemo(data []byte) (memo, error) {
 	if err := json.Unmarshal(data, &e); err != nil {
 		return memo{}, fmt.Errorf("journal entry: %w", err)
 	}
-	m := memo{Started: e.Started, StopAsked: e.StopAsked, StopCause: e.StopCause, Kept: e.Kept, Expired: e.Expired}
+	m := memo{Started: e.Started, StopAsked: e.StopAsked, StopCause: e.StopCause, StopWhy: e.StopWhy, Ready: e.Ready, Kept: e.Kept, Expired: e.Expired}
 	lenient := protojson.UnmarshalOptions{DiscardUnknown: true} // of a later release
 	if e.Run != nil {
 		m.Run = new(ohmv1.Assignment)

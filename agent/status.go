@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/health"
 	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -75,6 +76,9 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 	if o.State == task.Lost {
 		st.State = task.Lost
 	}
+	if o.Cause == task.PortBusy {
+		st.BusyPorts = portNumbers(p) // one of them is
+	}
 	asked := !m.StopAsked.IsZero() && (o.Ended.IsZero() || !o.Ended.Before(m.StopAsked))
 	if m.StopAsked.IsZero() && stop != "" && o.Cause == task.Signalled {
 		asked = true // by an agent whose journal was lost
@@ -83,6 +87,9 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 	}
 	if asked {
 		st.State, st.Cause = stopped(stop)
+		if m.StopWhy != "" {
+			st.Message = m.StopWhy
+		}
 	}
 	return st
 }
@@ -113,6 +120,15 @@ func report(s *situation, m *memo, now task.State) *ohmv1.Status {
 	}
 	st := statusOf(s.desired.GetPlacement(), now)
 	describe(st, s.desired.GetPlacement(), s.seen)
+	if now == task.Running && s.desired.GetHealth().GetReady() != nil {
+		if m.Ready == health.Unknown {
+			return nil // what an earlier agent has said stands, until the probes say something
+		}
+		st.Ready = m.Ready == health.Ready
+		if s.health.Why != "" && st.Message == "" {
+			st.Message = s.health.Why
+		}
+	}
 	if s.devices != "" {
 		st.Message = strings.Join(slices.DeleteFunc([]string{st.Message, s.devices}, func(m string) bool { return m == "" }), "; ")
 	}

@@ -8,7 +8,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/health"
 	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // result of a step, with a look at the task after it.
@@ -45,7 +47,11 @@ func (l *loop) step(ctx context.Context, e *entry, d decision) {
 	control := driver.Control(l.Driver, l.driverTask(e), stopSignal(e.memo.Run))
 	r := result{entry: e, call: d.call}
 	l.act(ctx, e, timeout, func(ctx context.Context) result {
-		r.next, r.err = driver.Step(ctx, d.from, d.want, control)
+		if busy := l.busyPorts(e, d.call); busy != nil {
+			r.next, r.err = task.Failed, busy
+		} else {
+			r.next, r.err = driver.Step(ctx, d.from, d.want, control)
+		}
 		if !l.instant {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.LookTimeout)
@@ -89,6 +95,16 @@ func (l *loop) act(ctx context.Context, e *entry, timeout time.Duration, do func
 	}()
 }
 
+// ownNetwork is what a job file says of a task that is not in the node's.
+const ownNetwork = "own"
+
+func portNumbers(p *ohmv1.Placement) (numbers []int32) {
+	for _, port := range p.GetPorts() {
+		numbers = append(numbers, port.GetNumber())
+	}
+	return numbers
+}
+
 // result takes over what a step has done.
 func (l *loop) result(r result) {
 	e := r.entry
@@ -126,10 +142,36 @@ func (l *loop) started(e *entry, r result) {
 	switch {
 	case r.err == nil:
 		m.Started = true
+		if e.desired.GetHealth().GetReady() != nil {
+			m.Ready = health.NotReady // until it says otherwise
+		}
 	case r.next != task.Failed, !e.blind && e.here && e.seen.State > task.Assigned:
 		return // not tried; or the driver says more
 	default:
 		m.End = failedStart(e.memo.Run.GetPlacement(), driver.StartCause(r.err), r.err.Error(), time.Now())
+		if busy := (*driver.PortBusyError)(nil); errors.As(r.err, &busy) {
+			m.End.BusyPorts = busy.Ports
+		}
 	}
 	l.remember(e, m)
+}
+
+// busyPorts looks for ports of a task that is to be started which somebody outside of the
+// cell has; the cell itself has seen to it that no other task owns them. nil: there are
+// none. Between this look and the task's own bind somebody may still come first; then the
+// task itself fails over it.
+func (l *loop) busyPorts(e *entry, call driver.Call) error {
+	if call != driver.CallStart || l.PortBusy == nil {
+		return nil
+	}
+	var busy driver.PortBusyError
+	for _, port := range portNumbers(e.desired.GetPlacement()) {
+		if l.PortBusy(port) {
+			busy.Ports = append(busy.Ports, port)
+		}
+	}
+	if busy.Ports == nil {
+		return nil
+	}
+	return &busy
 }

@@ -24,6 +24,10 @@ func (l *loop) driverTask(e *entry) driver.Task {
 		Resources: a.GetPlacement().GetResources(), GPUs: a.GetPlacement().GetGpus(),
 		CPUMax: a.GetCpuMaxMilli(), Pids: a.GetPids(),
 		MaxRuntime: a.GetMaxRuntime().AsDuration(), StartBy: e.startBy,
+		Probed: a.GetHealth() != nil, OwnNetwork: a.GetNetwork() == ownNetwork,
+	}
+	if t.OwnNetwork {
+		t.Publish = portNumbers(a.GetPlacement())
 	}
 	for _, c := range a.GetContainers() {
 		t.Containers = append(t.Containers, driver.Container{

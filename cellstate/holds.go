@@ -78,6 +78,7 @@ func addToHold(h *ohmv1.Hold, c *Claim) {
 			h.Gpus[at].Milli += g.GetMilli()
 		}
 	}
+	h.Ports = append(h.Ports, c.Ports...)
 }
 
 // endHold adds to the write of a transaction's claims the end of its hold on a node. It
@@ -115,8 +116,8 @@ func (r *room) besideHolds(txn *Txn, c *Claim, last *eviction) *Conflict {
 	before, with := charge(r.with(r.placements(r.after))), charge(r.with(r.placements(last), claimed{txn, c}))
 	var winner *Hold
 	for _, h := range held {
-		before.add(h.GetResources(), h.GetGpus())
-		with.add(h.GetResources(), h.GetGpus())
+		before.addHold(h)
+		with.addHold(h)
 		if winner == nil && shortage(r.node, before, with, c) != nil {
 			winner = h
 		}
@@ -135,7 +136,7 @@ func (r *room) besideHolds(txn *Txn, c *Claim, last *eviction) *Conflict {
 // placement is the hold as the winner of a conflict.
 func (h *Hold) placement() *Placement {
 	return NewPlacement(SlotOf(h.GetSlot()), &ohmv1.Placement{
-		Slot: h.GetSlot(), Node: h.GetNode(), Resources: h.GetResources(), Gpus: h.GetGpus(), Precedence: h.GetPrecedence(),
+		Slot: h.GetSlot(), Node: h.GetNode(), Resources: h.GetResources(), Gpus: h.GetGpus(), Ports: h.GetPorts(), Precedence: h.GetPrecedence(),
 		Scheduler: h.GetScheduler(), Instance: h.GetInstance(), Txn: h.GetTxn(),
 	}, h.Revision)
 }
@@ -164,11 +165,13 @@ func (s *Snapshot) WithinHolds(txns ...*Txn) (*Snapshot, error) {
 }
 
 // complement is, in the place of a hold, one against everybody of what is free beside it.
+// Free ports are not among that: the owner chooses those that it holds, as it did before,
+// or others, at its own risk.
 func (n *Node) complement(own *Hold) *ohmv1.Hold {
 	taken := charge(n.Placements())
 	for _, h := range n.Holds {
 		if h == own || h.GetPrecedence() >= own.GetPrecedence() { // the others keep the owner off anyway
-			taken.add(h.GetResources(), h.GetGpus())
+			taken.addHold(h)
 		}
 	}
 	have := n.Facts.GetCapacity()

@@ -174,6 +174,9 @@ func shortage(n *Node, before, after *Usage, c *Claim) *Conflict {
 		if owner, taken := before.Ports[p.GetNumber()]; taken && !victim(owner) {
 			return &Conflict{Reason: ReasonPort, Dimension: fmt.Sprint(p.GetNumber()), Wanted: p.GetName(), Free: ""}
 		}
+		if slices.Contains(n.Facts.GetReservedPorts(), p.GetNumber()) {
+			return &Conflict{Reason: ReasonPort, Dimension: fmt.Sprint(p.GetNumber()), Wanted: p.GetName(), Free: "reserved"}
+		}
 	}
 	return nil
 }

@@ -34,6 +34,12 @@ func (u *Usage) addPorts(s Slot, ports []*ohmv1.Port) {
 	}
 }
 
+// addHold adds what is held for somebody.
+func (u *Usage) addHold(h *Hold) {
+	u.add(h.GetResources(), h.GetGpus())
+	u.addPorts(SlotOf(h.GetSlot()), h.GetPorts())
+}
+
 // plus is the usage with a claim added.
 func (u *Usage) plus(c *Claim) *Usage {
 	sum := *u

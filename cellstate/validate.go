@@ -195,6 +195,10 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 	if lacks := Lacks(n, group); lacks != 0 {
 		return refuse(ReasonCannot, lacks.String(), "", "")
 	}
+	if wrong := judgePorts(n.Facts, group.GetPorts(), c); wrong != nil {
+		wrong.Claim = i
+		return wrong
+	}
 	return nil
 }
 
@@ -270,7 +274,7 @@ func malformed(n *Node, c *Claim) string {
 	}
 	ports := map[int32]bool{}
 	for _, p := range c.Ports {
-		if p.GetNumber() < 1 || p.GetNumber() > 65535 || ports[p.GetNumber()] {
+		if p.GetNumber() < 1 || p.GetNumber() > maxPort || ports[p.GetNumber()] {
 			return fmt.Sprintf("port %d", p.GetNumber())
 		}
 		ports[p.GetNumber()] = true

@@ -57,10 +57,16 @@ func (u *starving) fill(n *cellstate.Node, needs []reconcile.Need) (left []recon
 			continue
 		}
 		precedence := int(u.job.Record.GetSpec().GetPrecedence())
+		ports, short := cellstate.ChoosePorts(n.Facts, need.Group.GetPorts(), cellstate.PortsFrom(need.Slot, need.Attempt), portTaken(n, precedence, trial.Claims, need))
+		if short != "" {
+			full = need.Group
+			left = append(left, need)
+			continue
+		}
 		trial.Claims = append(trial.Claims, cellstate.Claim{
 			Slot: need.Slot, Attempt: need.Attempt, Node: n.Name, Resources: need.Group.GetResources(),
-			GPUs:       devices(n, precedence, trial.Claims, need.Group.GetGpus()),
-			Precedence: precedence, JobRevision: u.job.Revision,
+			GPUs:  devices(n, precedence, trial.Claims, need.Group.GetGpus()),
+			Ports: ports, Precedence: precedence, JobRevision: u.job.Revision,
 		})
 		last := len(trial.Claims) - 1
 		_, conflicts := cellstate.Admit(n, &trial)
@@ -72,6 +78,12 @@ func (u *starving) fill(n *cellstate.Node, needs []reconcile.Need) (left []recon
 	}
 	u.txn.Claims = append(u.txn.Claims, trial.Claims...)
 	return left
+}
+
+// portTaken says which ports of a node are not for the need.
+func portTaken(n *cellstate.Node, precedence int, claims []cellstate.Claim, need reconcile.Need) func(int32) bool {
+	taken := cellstate.TakenPorts(n, precedence, claims)
+	return func(port int32) bool { return taken(port) || need.Busy(n.Name, port) }
 }
 
 // devices are GPUs of a node with the wanted share free, the fullest first; fewer than

@@ -110,6 +110,9 @@ func reasonText(r *ohmv1.Reason) string {
 	case string(cellstate.ReasonDevice):
 		return "without a free GPU"
 	case string(cellstate.ReasonPort):
+		if r.GetDimension() == cellstate.DynamicPorts {
+			return "short of " + r.GetDimension()
+		}
 		return "with port " + r.GetDimension() + " taken"
 	case string(cellstate.ReasonHold):
 		return "holding room for another"

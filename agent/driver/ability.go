@@ -33,11 +33,16 @@ const (
 	CanTerminal   = ability.Terminal
 	CanStats      = ability.Stats
 	CanDevices    = ability.Devices
+	CanProbe      = ability.Probe
+	CanOwnNetwork = ability.OwnNetwork
 )
 
 // Needs are the abilities that the task's fields ask for.
 func Needs(t Task) ability.Set {
-	asks := ability.Task{CPUMax: t.CPUMax > 0, Pids: t.Pids > 0, Several: len(t.Containers) > 0, Devices: len(t.DeviceNodes)+len(t.DeviceFiles) > 0}
+	asks := ability.Task{
+		CPUMax: t.CPUMax > 0, Pids: t.Pids > 0, Several: len(t.Containers) > 0, Devices: len(t.DeviceNodes)+len(t.DeviceFiles) > 0,
+		Probed: t.Probed, OwnNetwork: t.OwnNetwork,
+	}
 	for _, c := range t.All() {
 		asks.Boxes = append(asks.Boxes, ability.Box{
 			Image: c.Image, User: c.User != "", Mounts: len(c.Mounts) > 0, ReadOnly: c.ReadOnlyRoot,
@@ -77,6 +82,9 @@ func (t Task) valid() error {
 	}
 	if len(t.Containers) > 0 && (len(t.Command) > 0 || len(t.Env) > 0) {
 		return fmt.Errorf("task %s has containers and a command of its own", t.ID)
+	}
+	if len(t.Publish) > 0 && !t.OwnNetwork {
+		return fmt.Errorf("task %s publishes ports of a network of its own, which it has not", t.ID)
 	}
 	mains, seen, all := 0, map[string]bool{}, t.All()
 	for _, c := range all {

@@ -22,7 +22,10 @@ func (f *Failure) Unwrap() error { return f.Err }
 // StartCause is the cause of a start that failed for good.
 func StartCause(err error) string {
 	var f *Failure
+	var busy *PortBusyError
 	switch {
+	case errors.As(err, &busy):
+		return task.PortBusy
 	case errors.As(err, &f):
 		return f.Cause
 	case errors.Is(err, ErrCannot):

@@ -9,7 +9,10 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,7 +23,7 @@ import (
 type Observation struct {
 	ID       string
 	State    task.State // Assigned (known, not started) … end state
-	Cause    string     // in an end state: task.Exited, Signalled, OOMKilled, StartFailed, ImageNotFound, ImageDenied, StartDeadline, UnknownExit
+	Cause    string     // in an end state: task.Exited, Signalled, OOMKilled, StartFailed, PortBusy, ImageNotFound, ImageDenied, StartDeadline, UnknownExit
 	ExitCode int
 	Signal   int
 	OOM      bool   // some process of it was killed for memory, even if the task goes on
@@ -53,6 +56,22 @@ type Size struct{ Columns, Rows uint16 }
 
 // ErrNotRunning says that there is no running task to do this to.
 var ErrNotRunning = errors.New("the task does not run")
+
+// Dialer is a driver whose tasks may have networks of their own (CanOwnNetwork).
+type Dialer interface {
+	// Dial connects to a TCP port of a running task, on 127.0.0.1 in the network that it has.
+	Dial(ctx context.Context, id string, port int32) (net.Conn, error)
+}
+
+// PortBusyError is why a task cannot be started whose ports somebody else has.
+type PortBusyError struct{ Ports []int32 }
+
+func (e *PortBusyError) Error() string {
+	if len(e.Ports) == 1 {
+		return fmt.Sprintf("port %d is in use by a process outside of the cell", e.Ports[0])
+	}
+	return fmt.Sprintf("ports %s are in use by processes outside of the cell", strings.Trim(fmt.Sprint(e.Ports), "[]"))
+}
 
 // Stats is what a task has used until now, as its cgroups count it. Where the kernel does
 // not count something, it is 0.

@@ -23,6 +23,13 @@ type Task struct {
 	Box                    // what Command runs in
 	Containers []Container // of a task that has several, in place of Command, Env and Box; absent: one main container of these
 
+	// OwnNetwork: of the network the task sees a loopback interface of its own and nothing
+	// else. Publish are the ports of the node at which it is reached: a connection to one is
+	// passed on to the same port on 127.0.0.1 inside.
+	OwnNetwork bool
+	Publish    []int32
+	Probed     bool // the agent will look after its health
+
 	CPUMax  int64     // thousandths of a core that it may never exceed, whatever is idle; 0: no such limit
 	Pids    int64     // processes and threads; 0: DefaultPids where the machine can count them
 	StartBy time.Time // until then a start tries again what may pass, such as a registry that is down; zero: for two minutes

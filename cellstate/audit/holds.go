@@ -44,10 +44,16 @@ func (r *revision) holds() {
 func (r *revision) beside(n *cellstate.Node, before, after *cellstate.Usage, added interface {
 	GetTxn() string
 	GetPrecedence() int32
+	GetPorts() []*ohmv1.Port
 }, own *ohmv1.Hold, key cellstate.Key) {
 	kept := false
 	for _, h := range n.Holds {
 		if h.GetTxn() != added.GetTxn() && h.GetPrecedence() >= added.GetPrecedence() {
+			for _, port := range added.GetPorts() {
+				if slices.ContainsFunc(h.GetPorts(), func(o *ohmv1.Port) bool { return o.GetNumber() == port.GetNumber() }) {
+					r.violated(Holds, key, "port %d of node %s is held for transaction %s", port.GetNumber(), n.Name, h.GetTxn())
+				}
+			}
 			before, after, kept = plus(before, h.GetResources(), h.GetGpus(), 1), plus(after, h.GetResources(), h.GetGpus(), 1), true
 		}
 	}

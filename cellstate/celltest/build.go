@@ -37,6 +37,8 @@ type Node struct {
 
 	Driver       string   // default: hollow
 	Capabilities []string // those that Ohm had before it knew images, if there are none
+	Ports        [2]int32 // first and last of its dynamic ones; 0: it has none
+	Reserved     []int32
 }
 
 // Proto is the agent's record of the node.
@@ -51,6 +53,10 @@ func (n Node) Proto() *ohmv1.Node {
 		Name: n.Name, BootId: "boot-" + n.Name, Driver: cmp.Or(n.Driver, "hollow"), Capabilities: n.Capabilities, Attributes: n.Attributes, DiskFull: n.DiskFull,
 		Capacity: &ohmv1.Resources{CpuMilli: or(n.CPU, NodeCPU), MemoryBytes: or(n.Memory, NodeMemory), DiskBytes: or(n.Disk, NodeDisk)},
 	}
+	if n.Ports[0] > 0 {
+		p.DynamicPorts = &ohmv1.PortRange{First: n.Ports[0], Last: n.Ports[1]}
+	}
+	p.ReservedPorts = n.Reserved
 	for i := range n.GPUs {
 		p.Gpus = append(p.Gpus, &ohmv1.Device{Id: GPU(i), Model: n.Model})
 	}
@@ -84,6 +90,7 @@ type Job struct {
 	GPUs        int // for each task
 	Share       int // milli of one GPU; needs GPUs: 1
 	Models      []string
+	Ports       []*ohmv1.Port // number 0: a dynamic one
 	Constraints []*ohmv1.Constraint
 	Groups      []*ohmv1.Group
 }
@@ -108,7 +115,7 @@ func (j Job) Proto() *ohmv1.JobSpec {
 	}
 	if len(spec.Groups) == 0 {
 		g := &ohmv1.Group{
-			Name: "main", Count: int32(max(1, j.Count)), Command: []string{"true"}, Constraints: j.Constraints,
+			Name: "main", Count: int32(max(1, j.Count)), Command: []string{"true"}, Constraints: j.Constraints, Ports: j.Ports,
 			Resources: &ohmv1.Resources{CpuMilli: j.CPU, MemoryBytes: j.Memory, DiskBytes: j.Disk},
 		}
 		if spec.Kind == "system" {

@@ -23,7 +23,8 @@ func Slot(s *cellstate.Snapshot, job cellstate.JobName, group string, index int)
 
 // Claim claims what the slot's group asks for on a node, under the next attempt
 // number, as an honest scheduler that decides on s would. Whether it fits is not looked
-// at; GPUs are the first ones with room, or the first ones where none has.
+// at; GPUs are the first ones with room, or the first ones where none has, ports free ones,
+// or those of the group where some are not.
 func Claim(s *cellstate.Snapshot, slot cellstate.Slot, node cellstate.NodeName) cellstate.Claim {
 	c := cellstate.Claim{Slot: slot, Attempt: 1, Node: node, Resources: &ohmv1.Resources{}}
 	job := s.Job(slot.JobName())
@@ -37,6 +38,12 @@ func Claim(s *cellstate.Snapshot, slot cellstate.Slot, node cellstate.NodeName) 
 	c.Resources = cmp.Or(g.GetResources(), c.Resources)
 	if want := g.GetGpus(); want != nil {
 		c.GPUs = devices(s.Node(node), want)
+	}
+	if n := s.Node(node); n != nil && n.Facts != nil {
+		c.Ports, _ = cellstate.ChoosePorts(n.Facts, g.GetPorts(), cellstate.PortsFrom(slot, c.Attempt), cellstate.TakenPorts(n, c.Precedence, nil))
+	}
+	if c.Ports == nil {
+		c.Ports = g.GetPorts()
 	}
 	return c
 }

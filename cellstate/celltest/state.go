@@ -23,6 +23,12 @@ type State struct {
 	Unstarted bool // an heir has not started
 }
 
+// Dynamic ports of the states' nodes: so few that they run out.
+const (
+	FirstPort = 20000
+	Ports     = 3
+)
+
 // Number of node states that field case 10 asks for.
 const Case10 = 100_000
 
@@ -39,6 +45,12 @@ func RandomState(rng *rand.Rand, i int) State {
 	}
 	put := func(key cellstate.Key, value proto.Message) {
 		st.Records = append(st.Records, cellstate.Record{Key: key, Value: value})
+	}
+	if chance(80) {
+		node.DynamicPorts = &ohmv1.PortRange{First: FirstPort, Last: FirstPort + Ports - 1}
+	}
+	if chance(10) {
+		node.ReservedPorts = []int32{8081, FirstPort}
 	}
 	put(cellstate.NodeKey(st.Node), node)
 	if st.Closed = chance(8); st.Closed {
@@ -65,6 +77,9 @@ func RandomState(rng *rand.Rand, i int) State {
 				out = append(out, &ohmv1.Port{Name: fmt.Sprint("p", n), Number: int32(8080 + n + rng.IntN(2))})
 			}
 		}
+		if chance(percent) {
+			out = append(out, &ohmv1.Port{Name: "d", Number: FirstPort + rng.Int32N(Ports)})
+		}
 		return out
 	}
 	evictions := chance(25)
@@ -90,7 +105,7 @@ func RandomState(rng *rand.Rand, i int) State {
 		}
 	}
 	if st.Held = chance(15); st.Held {
-		hold := &ohmv1.Hold{Node: node.Name, Txn: fmt.Sprintf("h%d", i), Precedence: 100 * rng.Int32N(3), Resources: resources(), Gpus: devices(len(node.Gpus))}
+		hold := &ohmv1.Hold{Node: node.Name, Txn: fmt.Sprintf("h%d", i), Precedence: 100 * rng.Int32N(3), Resources: resources(), Gpus: devices(len(node.Gpus)), Ports: ports(20)}
 		put(cellstate.HoldKey(st.Node, cellstate.TxnID(hold.Txn)), hold)
 	}
 	precedence := 100 * rng.IntN(4)

@@ -125,6 +125,7 @@ func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.As
 			Env: environment(j, p, cell, group.GetEnv(), c.GetEnv()),
 		})
 	}
+	a.Network, a.Health = group.GetNetwork(), group.GetHealth()
 	return a
 }
 

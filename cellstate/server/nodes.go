@@ -128,6 +128,7 @@ func nodeView(n *cellstate.Node) *ohmv1.NodeView {
 		Used:  &ohmv1.Resources{CpuMilli: used.CPUMilli, MemoryBytes: used.MemoryBytes, DiskBytes: used.DiskBytes},
 		Tasks: int32(n.Count()), Labels: n.Intent.GetLabels(), Attributes: n.Facts.GetAttributes(),
 		Driver: n.Facts.GetDriver(), Capabilities: n.Facts.GetCapabilities(), AgentVersion: n.Facts.GetAgentVersion(),
+		DynamicPorts: n.Facts.GetDynamicPorts(), ReservedPorts: n.Facts.GetReservedPorts(), Ports: int32(len(used.Ports)),
 		Server: n.Alive.GetServer(), Since: n.Alive.GetSince(), OverCommitted: overCommitted(n),
 		DeviceError: n.Facts.GetDeviceError(),
 		DiskFull:    n.Facts.GetDiskFull(),

@@ -157,6 +157,9 @@ func checkFacts(facts *ohmv1.Node) error {
 	if capacity.GetCpuMilli() < 0 || capacity.GetMemoryBytes() < 0 || capacity.GetDiskBytes() < 0 {
 		return refuse(errInvalid, "node %s has a negative capacity", facts.GetName())
 	}
+	if err := cellstate.CheckPorts(facts); err != nil {
+		return refuse(errInvalid, "node %s: %v", facts.GetName(), err)
+	}
 	seen := map[string]bool{}
 	for _, d := range facts.GetGpus() {
 		if d.GetId() == "" || seen[d.GetId()] {

@@ -130,11 +130,20 @@ func gpuUse(n *ohmv1.NodeView) string {
 	return resource.FormatCPU(used) + "/" + fmt.Sprint(len(n.Gpus))
 }
 
+func portUse(n *ohmv1.NodeView) string {
+	r := n.DynamicPorts
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d owned, dynamic ones from %d to %d", n.Ports, r.First, r.Last)
+}
+
 func nodeDetail(p *printer, n *ohmv1.NodeView) {
 	p.pairs(
 		[2]string{"node", n.Node}, [2]string{"state", nodeState(n)}, [2]string{"since", p.app.ago(n.Since)},
 		[2]string{"tasks", fmt.Sprint(n.Tasks)},
 		[2]string{"cpu", cpuUse(n) + " used"}, [2]string{"memory", memoryUse(n) + " used"}, [2]string{"disk", diskUse(n) + " used"},
+		[2]string{"ports", portUse(n)}, [2]string{"reserved ports", strings.Trim(fmt.Sprint(n.ReservedPorts), "[]")},
 		[2]string{"labels", mapText(n.Labels)}, [2]string{"attributes", mapText(n.Attributes)},
 		[2]string{"driver", n.Driver}, [2]string{"capabilities", strings.Join(n.Capabilities, ", ")},
 		[2]string{"agent", n.AgentVersion}, [2]string{"server", n.Server},

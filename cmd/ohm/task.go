@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
@@ -92,6 +94,7 @@ func taskTable(p *printer, tasks []*ohmv1.TaskView) {
 		column[row]{title: "TASK", cell: row.GetTask},
 		column[row]{title: "ATTEMPT", cell: func(t row) string { return number(t.Attempt) }},
 		column[row]{title: "STATE", cell: row.GetState},
+		column[row]{title: "READY", cell: row.GetReady, skip: !slices.ContainsFunc(tasks, func(t row) bool { return t.Ready != "" })},
 		column[row]{title: "NODE", cell: row.GetNode},
 		column[row]{title: "CAUSE", cell: row.GetCause},
 		column[row]{title: "SINCE", cell: func(t row) string { return p.app.ago(t.Since) }},
@@ -99,6 +102,7 @@ func taskTable(p *printer, tasks []*ohmv1.TaskView) {
 		column[row]{title: "PID", cell: func(t row) string { return number(t.Pid) }, skip: !p.wide},
 		column[row]{title: "PEAK", cell: func(t row) string { return peak(t) }, skip: !p.wide && !anyOOM(tasks)},
 		column[row]{title: "GPUS", cell: func(t row) string { return shares(t.Gpus) }, skip: !p.wide},
+		column[row]{title: "PORTS", cell: func(t row) string { return portsText(t.Ports) }, skip: !p.wide},
 		column[row]{title: "TRANSACTION", cell: row.GetTransaction, skip: !p.wide},
 		column[row]{title: "MESSAGE", cell: row.GetMessage, skip: !p.wide && !explained(tasks)},
 	)
@@ -117,6 +121,15 @@ func peak(t *ohmv1.TaskView) string {
 
 func anyOOM(tasks []*ohmv1.TaskView) bool {
 	return slices.ContainsFunc(tasks, func(t *ohmv1.TaskView) bool { return t.Cause == task.OOMKilled })
+}
+
+// portsText is ports as people write them: "debug=20017,http=8080".
+func portsText(ports []*ohmv1.Port) string {
+	var all []string
+	for _, p := range ports {
+		all = append(all, fmt.Sprintf("%s=%d", p.Name, p.Number))
+	}
+	return strings.Join(all, ",")
 }
 
 // explained says whether a message explains why a task failed, or why one that has a

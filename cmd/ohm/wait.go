@@ -30,7 +30,7 @@ func verdict(j *ohmv1.JobStatus) (code exitCode, over bool) {
 		return exitCancelled, true
 	}
 	c := counts(j.Groups)
-	return exitDone, lasting(j.Kind) && j.State == "Running" && c.Running >= c.Count && c.Waiting == 0 && c.Starting == 0
+	return exitDone, lasting(j.Kind) && j.State == "Running" && c.Running >= c.Count && c.Waiting == 0 && c.Starting == 0 && c.Unready == 0
 }
 
 // ended says whether nothing of a job runs any more.

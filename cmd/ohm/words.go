@@ -65,6 +65,7 @@ func counts(groups []*ohmv1.GroupCounts) *ohmv1.GroupCounts {
 		sum.Waiting += g.Waiting
 		sum.Starting += g.Starting
 		sum.Running += g.Running
+		sum.Unready += g.Unready
 		sum.Stopping += g.Stopping
 		sum.Succeeded += g.Succeeded
 		sum.Failed += g.Failed
@@ -87,7 +88,7 @@ func tally(kind string, c *ohmv1.GroupCounts) string {
 		word string
 		n    int32
 	}{
-		{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"running", c.Running}, {"starting", c.Starting},
+		{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"running", c.Running}, {"not ready", c.Unready}, {"starting", c.Starting},
 		{"stopping", c.Stopping}, {"stopped", c.Stopped}, {"waiting", c.Waiting},
 	} {
 		if other.n > 0 && other.word != first {

@@ -30,11 +30,13 @@ const (
 	Exec       = "exec"
 	Terminal   = "exec-terminal"
 	Stats      = "stats"
-	Devices    = "devices" // device files in a box with an image
+	Devices    = "devices"     // device files in a box with an image
+	Probe      = "health"      // the agent can find out how a task is
+	OwnNetwork = "own-network" // a task that shares no network with the node
 )
 
 // needed are the abilities that a task can need, sorted; the others are for people.
-var needed = [...]string{Caps, CPUMax, Pids, Confine, Containers, Devices, HostRoot, Image, Registry, Mount, ReadOnly, User}
+var needed = [...]string{Caps, CPUMax, Pids, Confine, Containers, Devices, Probe, HostRoot, Image, Registry, Mount, OwnNetwork, ReadOnly, User}
 
 // Set is a set of the abilities that a task can need.
 type Set uint32
@@ -84,7 +86,8 @@ type Box struct {
 // Task is what of a task can ask for an ability.
 type Task struct {
 	CPUMax, Pids, Several bool
-	Devices               bool  // device files, which a node's GPUs may have
+	Devices               bool // device files, which a node's GPUs may have
+	Probed, OwnNetwork    bool
 	Boxes                 []Box // one for each program
 }
 
@@ -99,6 +102,8 @@ func (t Task) Needs() (s Set) {
 	need(t.CPUMax, CPUMax)
 	need(t.Pids, Pids)
 	need(t.Several, Containers)
+	need(t.Probed, Probe)
+	need(t.OwnNetwork, OwnNetwork)
 	for _, b := range t.Boxes {
 		kind, _ := KindOf(b.Image)
 		need(kind == NoImage, HostRoot)
@@ -116,10 +121,13 @@ func (t Task) Needs() (s Set) {
 
 // OfGroup are the abilities that the tasks of a group need.
 func OfGroup(g *ohmv1.Group) Set {
-	if g.GetBox() == nil && len(g.GetContainers()) == 0 && g.GetCpuMaxMilli() == 0 && g.GetPids() == 0 {
+	t := Task{
+		CPUMax: g.GetCpuMaxMilli() > 0, Pids: g.GetPids() > 0, Several: len(g.GetContainers()) > 0,
+		Probed: g.GetHealth() != nil, OwnNetwork: g.GetNetwork() == "own",
+	}
+	if g.GetBox() == nil && !t.CPUMax && !t.Pids && !t.Several && !t.Probed && !t.OwnNetwork {
 		return of(HostRoot) // as most are
 	}
-	t := Task{CPUMax: g.GetCpuMaxMilli() > 0, Pids: g.GetPids() > 0, Several: len(g.GetContainers()) > 0}
 	if !t.Several {
 		t.Boxes = []Box{boxOf(g.GetBox())}
 	}

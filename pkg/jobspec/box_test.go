@@ -126,7 +126,7 @@ func TestBoxRefused(t *testing.T) {
 			"9:9: the main container is the last one: what stands after it would never start"}},
 		{"    containers:\n      - {name: a, role: init, command: [a], env: {OHM_X: 1}, ports: {}}\n", []string{
 			"9:51: env name \"OHM_X\" is not allowed; names that begin with OHM_ are set by Ohm",
-			"9:62: ports is not supported yet"}},
+			"9:62: unknown key \"ports\"; it belongs in a group"}},
 		{"    containers:\n      - {name: a, role: init, command: [a]}\n", []string{
 			"9:7: none of the containers is the main one, whose end is the task's; the last one must be"}},
 		{"    containers:\n      - {name: a, mounts: [{target: /x, tmpfs: 1Mi}, {target: /x, source: /y}]}\n", []string{

@@ -1,6 +1,7 @@
 package jobspec
 
 import (
+	"slices"
 	"time"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -50,6 +51,10 @@ func Defaults(spec *ohmv1.JobSpec) {
 	}
 	if spec.Precedence == nil {
 		spec.Precedence = proto.Int32(DefaultPrecedence(spec.Kind))
+	}
+	for _, g := range spec.Groups {
+		slices.SortFunc(g.GetPorts(), byName) // in the file it is a map
+		defaultHealth(g.GetHealth())
 	}
 	if spec.Stop == nil {
 		spec.Stop = &ohmv1.StopPolicy{}

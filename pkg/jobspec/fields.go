@@ -127,7 +127,16 @@ func groupFields() []field[ohmv1.Group] {
 				}
 			}},
 	}, groupBoxFields(), []field[group]{
-		later[group]("spread"), later[group]("ports"), later[group]("health"), later[group]("restart"), later[group]("affinity"),
+		{name: "ports", form: "map of numbers", preset: "none", meaning: "Ports of the node that each task owns, by name: 1 to 65535, or 0 for any one that the node has free. A task finds them in `OHM_PORT_<NAME>`.", aka: []string{"port"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Ports = r.ports(at, v) }},
+		{name: "network", form: strings.Join(networks(), " \\| "), preset: "`host`", meaning: "The network that each task is in: its node's, or one of its own, with nothing in it but the task, which is reached at its `ports`.", aka: []string{"networkMode", "net"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Network = r.name(at, v) }},
+		{name: "health", form: "map", preset: "none", meaning: "How to find out whether a task is ready and whether it still works.", aka: []string{"healthcheck", "checks", "probes"},
+			read: func(r *reader, at place, v ast.Node, g *group) {
+				g.Health = &ohmv1.Health{}
+				readMap(r, at, v, healthFields(), g.Health)
+			}},
+		later[group]("spread"), later[group]("restart"), later[group]("affinity"),
 	})
 }
 

@@ -31,7 +31,7 @@ func sectionOf[T any](name, where, kinds string, fields []field[T]) section {
 }
 
 func sections() []section {
-	return []section{
+	return append([]section{
 		sectionOf("the job", "The job", "", jobFields()),
 		sectionOf("gang", "`gang`", "ml", gangFields()),
 		sectionOf("stop", "`stop`", "", stopFields()),
@@ -41,7 +41,7 @@ func sections() []section {
 		sectionOf("a container", "Each of `containers`", "", containerFields()),
 		sectionOf("a mount", "Each of `mounts`: a target, and `source` or `tmpfs`", "", mountFields()),
 		sectionOf("capabilities", "`capabilities`", "", capabilityFields()),
-	}
+	}, healthSections()...)
 }
 
 // Reference prints every field of a job file as markdown: a heading and a table

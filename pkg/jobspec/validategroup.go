@@ -38,6 +38,11 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 		checkTasksShape(ps, at, g)
 		checkResources(ps, at, g.Resources)
 		checkGPUs(ps, at+".gpus", g.Gpus)
+		checkPorts(ps, at+".ports", g.Ports)
+		checkHealth(ps, at+".health", g)
+		if n := g.GetNetwork(); n != "" && !slices.Contains(networks(), n) {
+			ps.add(at+".network", "network %s %s", quote(n), oneOf(n, networks()))
+		}
 		for j, c := range g.Constraints {
 			checkConstraint(ps, fmt.Sprintf("%s.constraints[%d]", at, j), c)
 		}

@@ -10,8 +10,9 @@ const (
 	ImageNotFound = "ImageNotFound" // the registry, or the node, has no such image
 	ImageDenied   = "ImageDenied"   // the registry does not give it to this node
 	TimedOut      = "TimedOut"      // maxRuntime
+	Unhealthy     = "Unhealthy"     // its liveness check failed
 
-	PortBusy   = "PortBusy"   // somebody outside of the cell has a port of its
+	PortBusy   = "PortBusy"   // somebody outside of the cell has a port of its (Status.busy_ports): it never ran
 	DeviceLost = "DeviceLost" // a device of its is not there any more, or not well
 	DiskFull   = "DiskFull"   // the node had no room to start it
 	Refused    = "Refused"    // the node cannot take it: it is smaller, or can do less, than its record said
@@ -46,7 +47,7 @@ const (
 // UserError, so that no cause leads to attempts without end.
 func ClassOf(cause string) (class Class, known bool) {
 	switch cause {
-	case Exited, Signalled, OOMKilled, StartFailed, ImageNotFound, ImageDenied, TimedOut:
+	case Exited, Signalled, OOMKilled, StartFailed, ImageNotFound, ImageDenied, TimedOut, Unhealthy:
 		return UserError, true
 	case PortBusy, DeviceLost, DiskFull, Refused:
 		return NodeFault, true

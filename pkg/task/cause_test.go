@@ -44,6 +44,7 @@ func TestEveryCause(t *testing.T) {
 		"ImageNotFound": {UserError, Failed},
 		"ImageDenied":   {UserError, Failed},
 		"TimedOut":      {UserError, Failed},
+		"Unhealthy":     {UserError, Failed},
 		"PortBusy":      {NodeFault, Failed},
 		"DeviceLost":    {NodeFault, Failed},
 		"DiskFull":      {NodeFault, Failed},

@@ -1,9 +1,12 @@
 package place
 
 import (
+	"slices"
+
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/ability"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 // Candidate is a node with the room that it has left. Amounts are negative where the
@@ -15,8 +18,9 @@ type Candidate struct {
 	Can                           ability.Set
 	canOf                         *ohmv1.Node // the facts that Can was read from
 	Holds                         []Hold
-	live, claims                  int // placements, and claims of this round
-	sick                          int // GPUs that are not healthy
+	ports                         []int32 // of the claims of this round, beside those of the placements
+	live, claims                  int     // placements, and claims of this round
+	sick                          int     // GPUs that are not healthy
 
 	// broken is what the scorer found broken of the GPUs in an epoch of the demand;
 	// epoch 0: not asked since they changed.
@@ -37,6 +41,7 @@ type Hold struct {
 	Precedence        int
 	CPU, Memory, Disk int64
 	GPUs              []*ohmv1.DeviceShare
+	Ports             []*ohmv1.Port
 }
 
 // fill makes c the candidate of a row, reusing c's memory.
@@ -46,7 +51,7 @@ func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 		can = ability.Of(n.Facts.GetCapabilities())
 	}
 	*c = Candidate{
-		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0], Can: can, canOf: n.Facts, live: n.Count(),
+		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0], ports: c.ports[:0], Can: can, canOf: n.Facts, live: n.Count(),
 		FreeCPU:    capacity.GetCpuMilli() - used.CPUMilli,
 		FreeMemory: capacity.GetMemoryBytes() - used.MemoryBytes,
 		FreeDisk:   capacity.GetDiskBytes() - used.DiskBytes,
@@ -61,7 +66,7 @@ func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 	}
 	for _, h := range n.Holds {
 		r := h.GetResources()
-		c.Holds = append(c.Holds, Hold{int(h.GetPrecedence()), r.GetCpuMilli(), r.GetMemoryBytes(), r.GetDiskBytes(), h.GetGpus()})
+		c.Holds = append(c.Holds, Hold{int(h.GetPrecedence()), r.GetCpuMilli(), r.GetMemoryBytes(), r.GetDiskBytes(), h.GetGpus(), h.GetPorts()})
 	}
 }
 
@@ -74,23 +79,25 @@ func (c *Candidate) without(precedence int) *Candidate {
 		}
 		if left == c {
 			copied := *c
-			copied.GPUs = append([]GPU(nil), c.GPUs...)
+			copied.GPUs, copied.ports = slices.Clone(c.GPUs), slices.Clone(c.ports)
 			left = &copied
 		}
 		left.FreeCPU -= h.CPU
 		left.FreeMemory -= h.Memory
 		left.FreeDisk -= h.Disk
 		left.charge(h.GPUs, 1)
+		left.own(h.Ports, 1)
 	}
 	return left
 }
 
-// take charges c with a task of r on the given devices, or gives it back (times -1).
-func (c *Candidate) take(r *Request, gpus []*ohmv1.DeviceShare, times int) {
+// take charges c with a task of r on the given devices and ports, or gives it back (times -1).
+func (c *Candidate) take(r *Request, gpus []*ohmv1.DeviceShare, ports []*ohmv1.Port, times int) {
 	c.FreeCPU -= r.CPUMilli * int64(times)
 	c.FreeMemory -= r.MemoryBytes * int64(times)
 	c.FreeDisk -= r.DiskBytes * int64(times)
 	c.charge(gpus, int32(times))
+	c.own(ports, times)
 	c.claims += times
 }
 
@@ -105,6 +112,25 @@ func (c *Candidate) charge(gpus []*ohmv1.DeviceShare, times int32) {
 			}
 		}
 	}
+}
+
+// own adds to the ports that are taken, or gives back (times -1).
+func (c *Candidate) own(ports []*ohmv1.Port, times int) {
+	for _, p := range ports {
+		if times > 0 {
+			c.ports = append(c.ports, p.GetNumber())
+		} else if i := slices.Index(c.ports, p.GetNumber()); i >= 0 {
+			c.ports = slices.Delete(c.ports, i, i+1)
+		}
+	}
+}
+
+// choosePorts chooses the ports of a task of r, from a place in the node's range on.
+func (c *Candidate) choosePorts(r *Request, from uint64) (ports []*ohmv1.Port, short string) {
+	return cellstate.ChoosePorts(c.Node.Facts, r.Ports, from, func(port int32) bool {
+		_, owned := c.Node.Used().Ports[port]
+		return owned || slices.Contains(c.ports, port) || slices.Contains(r.Busy, reconcile.BusyPort{Node: c.Node.Name, Port: port})
+	})
 }
 
 // empty says whether nothing stands on the node and nothing was claimed on it.

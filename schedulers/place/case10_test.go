@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -80,6 +82,14 @@ func oneNodeEach(t *testing.T, rng *rand.Rand, count int) schedulers.Input {
 		if job.GPUs = max(0, rng.IntN(6)-3); job.GPUs == 1 && rng.IntN(2) == 0 {
 			job.Share = 100 * (1 + rng.IntN(9))
 		}
+		if rng.IntN(3) == 0 {
+			for n := range 1 + rng.IntN(2) {
+				job.Ports = append(job.Ports, &ohmv1.Port{Name: fmt.Sprint("d", n)})
+			}
+		}
+		if rng.IntN(4) == 0 {
+			job.Ports = append(job.Ports, &ohmv1.Port{Name: "s", Number: int32(8080 + rng.IntN(2))})
+		}
 		records = append(records, cellstate.Change{Key: cellstate.JobKey(celltest.Name(job.Name)), Value: &ohmv1.Job{Spec: job.Proto(), Version: 1}, Revision: 8})
 		jobs, nodes = append(jobs, job), append(nodes, st.Node)
 	}
@@ -101,9 +111,31 @@ func fits(s *cellstate.Snapshot, c cellstate.Claim) bool {
 	return len(fit) == 1
 }
 
-// someChoice looks for devices with which the need fits on its node.
+// someChoice looks for devices and ports with which the need fits on its node.
 func someChoice(s *cellstate.Snapshot, need reconcile.Need) (cellstate.Claim, bool) {
-	c := celltest.Claim(s, need.Slot, need.Node)
+	dynamic := 0
+	for _, p := range need.Group.GetPorts() {
+		if p.GetNumber() == 0 {
+			dynamic++
+		}
+	}
+	for choice := range 1 << (2 * dynamic) { // the dynamic ones stand first
+		c := celltest.Claim(s, need.Slot, need.Node)
+		c.Ports = nil
+		for i, p := range need.Group.GetPorts() {
+			if p = proto.CloneOf(p); p.GetNumber() == 0 {
+				p.Number = celltest.FirstPort + int32(choice>>(2*i)&3)
+			}
+			c.Ports = append(c.Ports, p)
+		}
+		if c, ok := someDevices(s, need, c); ok {
+			return c, true
+		}
+	}
+	return cellstate.Claim{}, false
+}
+
+func someDevices(s *cellstate.Snapshot, need reconcile.Need, c cellstate.Claim) (cellstate.Claim, bool) {
 	want := need.Group.GetGpus()
 	if want == nil {
 		return c, fits(s, c)

@@ -131,6 +131,8 @@ func (t *Table) detail(q *Request, w refusal) string {
 		return fmt.Sprintf("wanted: %s; node %s has %s", constraint(failed), node, has)
 	case string(cellstate.ReasonCannot):
 		return fmt.Sprintf("driver %s, such as node %s", cmp.Or(c.Node.Facts.GetDriver(), "unknown"), node)
+	case string(cellstate.ReasonPort):
+		return portDetail(q, c, w.dimension)
 	case string(cellstate.ReasonHold):
 		return fmt.Sprintf("room is held for a transaction that kept losing, such as on node %s", node)
 	}

@@ -13,7 +13,7 @@ const (
 // Filters are all conditions of the product, in the order in which a node is asked: the
 // reason that a user can do least about comes first.
 func Filters() []Filter {
-	return []Filter{Ready{}, Eligible{}, DiskFull{}, Hollow{}, Constraints{}, Abilities{}, Resources{}, Devices{}, Holds{}}
+	return []Filter{Ready{}, Eligible{}, DiskFull{}, Hollow{}, Constraints{}, Abilities{}, Resources{}, Devices{}, Ports{}, Holds{}}
 }
 
 // Ready wants a node with facts and a live session.
@@ -105,6 +105,15 @@ func (Devices) Check(r *Request, c *Candidate) (string, bool) {
 	return "gpus", free >= r.GPUs
 }
 
+// Ports wants all ports of the task free, the dynamic ones any of the node's range.
+type Ports struct{}
+
+func (Ports) Name() string { return string(cellstate.ReasonPort) }
+func (Ports) Check(r *Request, c *Candidate) (string, bool) {
+	_, short := c.choosePorts(r, 0)
+	return short, short == ""
+}
+
 // Holds wants room beside what is held for transactions of the task's precedence and above.
 type Holds struct{}
 
@@ -117,5 +126,8 @@ func (Holds) Check(r *Request, c *Candidate) (string, bool) {
 	if why, ok := (Resources{}).Check(r, left); !ok {
 		return why, false
 	}
-	return Devices{}.Check(r, left)
+	if why, ok := (Devices{}).Check(r, left); !ok {
+		return why, false
+	}
+	return Ports{}.Check(r, left)
 }

@@ -73,7 +73,7 @@ func (p *packing) request(n reconcile.Need) *Request { return p.round.Request(p.
 func (p *packing) takes(node int) (n int) {
 	t := p.round.t
 	c := t.candidates[node]
-	c.GPUs = slices.Clone(c.GPUs)
+	c.GPUs, c.ports = slices.Clone(c.GPUs), slices.Clone(c.ports)
 	full := map[*Request]bool{}
 	for _, need := range p.left {
 		q := p.request(need)
@@ -86,7 +86,9 @@ func (p *packing) takes(node int) (n int) {
 			}
 			continue
 		}
-		c.take(q, shares(q, c.without(q.Precedence)), 1)
+		free := c.without(q.Precedence)
+		ports, _ := free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
+		c.take(q, shares(q, free), ports, 1)
 		n++
 	}
 	return n

@@ -8,6 +8,7 @@ import (
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/ability"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 // wholeGPU is a GPU in thousandths.
@@ -21,6 +22,8 @@ type Request struct {
 	Share  int32    // thousandths of each device: 1000, or less of one
 	Models []string // any of these; empty: any model
 
+	Ports       []*ohmv1.Port        // number 0: dynamic
+	Busy        []reconcile.BusyPort // not to be chosen
 	Constraints []*ohmv1.Constraint
 	Needs       ability.Set // of the node
 	Precedence  int
@@ -28,13 +31,18 @@ type Request struct {
 	class string
 }
 
-// NewRequest reads what a task of a job's group asks for.
-func NewRequest(job *cellstate.Job, g *ohmv1.Group) *Request {
+// NewRequest reads what a task of a job's group asks for. busy are ports that are not to
+// be chosen.
+func NewRequest(job *cellstate.Job, g *ohmv1.Group, busy []reconcile.BusyPort) *Request {
 	res, gpus := g.GetResources(), g.GetGpus()
 	r := &Request{
 		CPUMilli: res.GetCpuMilli(), MemoryBytes: res.GetMemoryBytes(), DiskBytes: res.GetDiskBytes(),
 		GPUs: int(gpus.GetCount()), Share: wholeGPU, Models: gpus.GetModels(),
 		Constraints: g.GetConstraints(), Needs: ability.OfGroup(g), Precedence: int(job.Record.GetSpec().GetPrecedence()),
+		Ports: g.GetPorts(),
+	}
+	if len(r.Ports) > 0 {
+		r.Busy = busy
 	}
 	if gpus.GetShareMilli() > 0 {
 		r.Share = gpus.GetShareMilli()
@@ -60,6 +68,13 @@ func (r *Request) describe() string {
 		for _, v := range c.GetValues() {
 			b = strconv.AppendQuote(b, v)
 		}
+	}
+	for _, p := range r.Ports { // their names are no matter
+		b = strconv.AppendInt(append(b, " p"...), int64(p.GetNumber()), 36)
+	}
+	for _, p := range r.Busy {
+		b = strconv.AppendInt(append(b, " b"...), int64(p.Port), 36)
+		b = strconv.AppendQuote(b, string(p.Node))
 	}
 	return string(b)
 }

@@ -18,6 +18,7 @@ type Round struct {
 	home     schedulers.Home
 	seed     uint64
 	requests map[group]*Request
+	busy     map[*cellstate.Job][]reconcile.BusyPort
 	taken    []taken
 	load     *Load // of the job at work; nil: none
 
@@ -37,6 +38,7 @@ type taken struct {
 	job       *cellstate.Job
 	request   *Request
 	gpus      []*ohmv1.DeviceShare
+	ports     []*ohmv1.Port
 }
 
 // Each lets one place each job of the work, in order, on one round; what one returns is
@@ -67,6 +69,14 @@ func (t *Table) begin(in schedulers.Input) *Round {
 	t.follow(in.Snapshot)
 	t.bar(in.InFlight)
 	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}}
+	for _, w := range in.Work {
+		if len(w.Needs) > 0 && len(w.Needs[0].BusyPorts) > 0 {
+			if r.busy == nil {
+				r.busy = map[*cellstate.Job][]reconcile.BusyPort{}
+			}
+			r.busy[w.Job] = w.Needs[0].BusyPorts
+		}
+	}
 	r.census(in.Work, 1)
 	t.learn()
 	return r
@@ -98,7 +108,7 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 	key := group{job, g}
 	q := r.requests[key]
 	if q == nil {
-		q = NewRequest(job, g)
+		q = NewRequest(job, g, r.busy[job])
 		r.requests[key] = q
 	}
 	return q
@@ -185,19 +195,21 @@ func (r *Round) Awaits(q *Request, need reconcile.Need) bool {
 func (r *Round) Claim(job *cellstate.Job, need reconcile.Need, node int) cellstate.Claim {
 	c := &r.t.candidates[node]
 	q := r.Request(job, need.Group)
-	gpus := shares(q, c.without(q.Precedence))
-	r.take(taken{node, job, q, gpus}, 1)
-	r.taken = append(r.taken, taken{node, job, q, gpus})
+	free := c.without(q.Precedence)
+	gpus := shares(q, free)
+	ports, _ := free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
+	r.take(taken{node, job, q, gpus, ports}, 1)
+	r.taken = append(r.taken, taken{node, job, q, gpus, ports})
 	return cellstate.Claim{
 		Slot: need.Slot, Attempt: need.Attempt, Node: c.Node.Name,
-		Resources: need.Group.GetResources(), GPUs: gpus,
+		Resources: need.Group.GetResources(), GPUs: gpus, Ports: ports,
 		Precedence: q.Precedence, JobRevision: job.Revision,
 	}
 }
 
 // take lays a claim over the snapshot, or gives it back (times -1).
 func (r *Round) take(k taken, times int) {
-	r.t.candidates[k.candidate].take(k.request, k.gpus, times)
+	r.t.candidates[k.candidate].take(k.request, k.gpus, k.ports, times)
 	if r.load != nil && r.load.job == k.job {
 		r.load.count(k.candidate, int32(times))
 	}

@@ -51,12 +51,12 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 				fresh := NewTable()
 				f := fresh.begin(in)
 				for _, k := range r.taken {
-					fresh.candidates[k.candidate].take(k.request, k.gpus, 1)
+					fresh.candidates[k.candidate].take(k.request, k.gpus, k.ports, 1)
 					fresh.touch(k.candidate)
 				}
 				for _, w := range placetest.Work(in.Snapshot, "a", "b") {
 					for _, g := range w.Job.Record.GetSpec().GetGroups() {
-						q := NewRequest(w.Job, g)
+						q := NewRequest(w.Job, g, nil)
 						for i := range worn.candidates {
 							if got, want := scores(r, q)[i], scores(f, q)[i]; got != want {
 								t.Fatalf("%s/%s on %s: score %v; a fresh table says %v", w.Job.Name, g.GetName(), worn.candidates[i].Node.Name, got, want)
@@ -145,7 +145,7 @@ func TestClasses(t *testing.T) {
 	base := "cpu=1 memory=1Gi disk=1Gi gpus=1 share=500m models=T4|V100 in=zone:a,b"
 	request := func(group, precedence string) *Request {
 		in := placetest.Input(t, "job a kind=batch precedence="+precedence+"\ngroup g count=1 "+group)
-		return NewRequest(in.Work[0].Job, in.Work[0].Needs[0].Group)
+		return NewRequest(in.Work[0].Job, in.Work[0].Needs[0].Group, nil)
 	}
 	if !request(base, "100").Same(request(base, "100")) {
 		t.Error("equal requests are of two classes")

@@ -101,6 +101,9 @@ func (l Limits) untilSuccess(ended []*cellstate.Ended, retries int, now time.Tim
 	if n > retries {
 		return failed, time.Time{}
 	}
+	if at, busy := l.replaced(ended); busy {
+		return due(at, now)
+	}
 	if n > 0 && Classify(newest(ended).GetStatus()) == UserError {
 		return due(endOf(newest(ended)).Add(l.backoff(n)), now)
 	}
@@ -114,6 +117,9 @@ func (l Limits) untilSuccess(ended []*cellstate.Ended, retries int, now time.Tim
 // leads to a replacement. After an end of its own (exit 0 too) it waits, longer each
 // time that it ends again before it has run steadily.
 func (l Limits) forEver(ended []*cellstate.Ended, now time.Time) (phase, time.Time) {
+	if at, busy := l.replaced(ended); busy {
+		return due(at, now)
+	}
 	last := newest(ended)
 	if last == nil || Classify(last.GetStatus()) == Excused {
 		return ready, time.Time{}

@@ -12,6 +12,8 @@ type Limits struct {
 	// Unanswered is how long a job may wait without a word of its scheduler before its
 	// status names the scheduler.
 	Unanswered time.Duration
+	// PortBusy is how long a port of a node that somebody else had is not tried again.
+	PortBusy time.Duration
 }
 
 // Defaults are the limits that every part of a cell goes by unless a test shortens them.
@@ -21,6 +23,7 @@ func Defaults() Limits {
 		BackoffMost:  time.Minute,
 		Steady:       time.Minute,
 		Unanswered:   30 * time.Second,
+		PortBusy:     time.Minute,
 	}
 }
 

@@ -51,6 +51,8 @@ type Need struct {
 	Attempt int // the number that its next attempt must have
 	Group   *ohmv1.Group
 	Node    cellstate.NodeName // the only node that will do; empty: anywhere
+	// BusyPorts are not to be chosen: the same of all needs of a job.
+	BusyPorts []BusyPort
 }
 
 // Decision is what reconcile says of one job.
@@ -117,6 +119,8 @@ type judged struct {
 	live     int    // placements of all versions
 	timedOut bool   // the gang waited too long
 	deadline time.Time
+	busy     []BusyPort
+	busyTill time.Time // when the first of them may be tried again
 }
 
 func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *judged {
@@ -129,6 +133,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 	if j.Record == nil || j.Record.GetDone() != nil {
 		return d
 	}
+	d.busy, d.busyTill = l.busyPorts(j, now)
 	old := olderLive(j)
 	count := 0
 	for _, g := range d.spec.GetGroups() {
@@ -268,7 +273,7 @@ func (d *judged) needs() (needs []Need, wake time.Time) {
 			if needs == nil {
 				needs = make([]Need, 0, len(d.slots))
 			}
-			needs = append(needs, Need{Slot: s.Slot, Attempt: s.task.Attempts() + 1, Group: s.group, Node: s.node})
+			needs = append(needs, Need{Slot: s.Slot, Attempt: s.task.Attempts() + 1, Group: s.group, Node: s.node, BusyPorts: d.busy})
 		case backoff:
 			wake = earlier(wake, s.until)
 			if s.until.After(last) {
@@ -284,6 +289,9 @@ func (d *judged) needs() (needs []Need, wake time.Time) {
 	}
 	if !d.deadline.IsZero() {
 		wake = earlier(wake, d.deadline)
+	}
+	if len(needs) > 0 {
+		wake = earlier(wake, d.busyTill)
 	}
 	if len(d.spec.GetGroups()) > 1 || d.spec.GetKind() == kindSystem { // else they are in order
 		slices.SortFunc(needs, func(a, b Need) int { return a.Slot.Compare(b.Slot) })

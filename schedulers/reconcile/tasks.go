@@ -49,7 +49,7 @@ func (l Limits) Tasks(s *cellstate.Snapshot, j *cellstate.Job, now time.Time, at
 		last := newest(t.Ended)
 		switch {
 		case t.Placement != nil:
-			out = append(out, liveView(t))
+			out = append(out, liveView(j, t))
 		case waiting[t.Slot]:
 			out = append(out, pending(t, j, message))
 		case !attempts && last != nil && t.Slot.Version == j.Record.GetVersion():
@@ -76,12 +76,18 @@ func pending(t *cellstate.Task, j *cellstate.Job, message string) *ohmv1.TaskVie
 	return v
 }
 
-func liveView(t *cellstate.Task) *ohmv1.TaskView {
+func liveView(j *cellstate.Job, t *cellstate.Task) *ohmv1.TaskView {
 	v := view(t.Slot, int(t.Placement.GetAttempt()))
 	fillPlacement(v, t.Placement)
 	v.State, v.Since = task.Name(task.Assigned), t.Placement.GetTime()
 	if t.Status.GetState() != task.Unknown {
 		fillStatus(v, t.Status)
+	}
+	if t.Status.GetState() == task.Running && checked(j, t) {
+		v.Ready = "not ready"
+		if t.Status.GetReady() {
+			v.Ready = "ready"
+		}
 	}
 	return v
 }
@@ -98,10 +104,11 @@ type placement interface {
 	GetNode() string
 	GetTxn() string
 	GetGpus() []*ohmv1.DeviceShare
+	GetPorts() []*ohmv1.Port
 }
 
 func fillPlacement(v *ohmv1.TaskView, p placement) {
-	v.Node, v.Transaction, v.Gpus = p.GetNode(), p.GetTxn(), p.GetGpus()
+	v.Node, v.Transaction, v.Gpus, v.Ports = p.GetNode(), p.GetTxn(), p.GetGpus(), p.GetPorts()
 }
 
 func fillStatus(v *ohmv1.TaskView, s *ohmv1.Status) {

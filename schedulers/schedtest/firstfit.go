@@ -81,6 +81,14 @@ func firstFit(in schedulers.Input, nodes []*cellstate.Node, trial *cellstate.Txn
 		}
 		claim := celltest.Claim(s, need.Slot, n.Name)
 		claim.GPUs = gpus
+		taken := cellstate.TakenPorts(n, claim.Precedence, trial.Claims)
+		ports, short := cellstate.ChoosePorts(n.Facts, need.Group.GetPorts(), cellstate.PortsFrom(need.Slot, need.Attempt),
+			func(port int32) bool { return taken(port) || need.Busy(n.Name, port) })
+		if short != "" {
+			refused[[2]string{string(cellstate.ReasonPort), short}]++
+			continue
+		}
+		claim.Ports = ports
 		with := *trial
 		with.Claims = append(slices.Clip(trial.Claims), claim)
 		_, conflicts := cellstate.Validate(s, &with)

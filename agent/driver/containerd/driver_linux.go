@@ -135,7 +135,7 @@ func (d *Driver) Name() string { return "containerd" }
 func (d *Driver) Capabilities() []string {
 	can := []string{
 		driver.CanNamespaces, driver.CanKill, driver.CanImage, driver.CanRegistry, driver.CanUser, driver.CanMount, driver.CanReadOnly,
-		driver.CanCaps, driver.CanConfine, driver.CanContainers, driver.CanExec, driver.CanTerminal, driver.CanStats, driver.CanDevices,
+		driver.CanCaps, driver.CanConfine, driver.CanContainers, driver.CanExec, driver.CanTerminal, driver.CanStats, driver.CanDevices, driver.CanProbe,
 	}
 	for ability, dir := range map[string]string{
 		driver.CanMemory: d.groups.Memory, driver.CanCPU: d.groups.CPU, driver.CanCPUMax: d.groups.CPU, driver.CanPids: d.groups.Pids,

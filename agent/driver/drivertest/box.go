@@ -98,6 +98,8 @@ func refusesWhatItCannot(t *testing.T, b *bench) {
 		driver.CanContainers: several,
 		driver.CanCPUMax:     limited(func(w *driver.Task) { w.CPUMax = 100 }),
 		driver.CanDevices:    limited(func(w *driver.Task) { w.Image, w.DeviceNodes = "oci:/somewhere", []string{"/dev/null"} }),
+		driver.CanProbe:      limited(func(w *driver.Task) { w.Probed = true }),
+		driver.CanOwnNetwork: limited(func(w *driver.Task) { w.OwnNetwork = true }),
 		driver.CanPids:       limited(func(w *driver.Task) { w.Pids = 100 }),
 	} {
 		if !slices.Contains(driver.Needs(w).Names(), ability) {

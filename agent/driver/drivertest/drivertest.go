@@ -153,6 +153,9 @@ var cases = []struct {
 	{"Stats", driver.CanStats, stats},
 	{"Devices", driver.CanDevices, devices},
 
+	{"OwnNetwork", driver.CanOwnNetwork, ownNetwork},
+	{"OwnNetworkPortBusy", driver.CanOwnNetwork, ownNetworkPortBusy},
+
 	{"ContainersInOrder", driver.CanContainers, containersInOrder},
 	{"InitFails", driver.CanContainers, initFails},
 	{"SidecarGoesWithMain", driver.CanContainers, sidecarGoesWithMain},

@@ -44,6 +44,7 @@ type Driver struct {
 	imageBytes int64
 	groups     cgroup.Groups // above those of the tasks
 	namespaces bool
+	networks   bool // a task can have one of its own
 	boot       string
 	log        *zap.Logger
 
@@ -53,7 +54,10 @@ type Driver struct {
 	starts  map[string]context.CancelFunc // that wait for an image, by task
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Dialer = (*Driver)(nil)
+)
 
 // New makes a driver on what the folder holds, and finds out what the machine allows.
 func New(c Config) (*Driver, error) {
@@ -118,16 +122,21 @@ func New(c Config) (*Driver, error) {
 		return nil, err
 	}
 	d.groups = cgroup.Detect(mountinfo, c.CgroupName)
-	if err := d.probe(); err != nil {
+	if err := d.probe(namespaces); err != nil {
 		d.log.Info("tasks get no namespaces", zap.Error(err))
 	} else {
 		d.namespaces = true
+		if err := d.probe(namespaces | unix.CLONE_NEWNET); err != nil {
+			d.log.Info("tasks get no network of their own", zap.Error(err))
+		} else {
+			d.networks = true
+		}
 	}
 	return d, nil
 }
 
 // probe tries whether a process can be started in namespaces of its own.
-func (d *Driver) probe() error {
+func (d *Driver) probe(flags uintptr) error {
 	var why strings.Builder
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -142,7 +151,7 @@ func (d *Driver) probe() error {
 	defer null.Close()
 	pid, err := syscall.ForkExec(d.executable, []string{"ohm", verbProbe}, &syscall.ProcAttr{
 		Env: []string{reexecuted + "=1"}, Files: []uintptr{null.Fd(), null.Fd(), w.Fd()},
-		Sys: &syscall.SysProcAttr{Cloneflags: namespaces},
+		Sys: &syscall.SysProcAttr{Cloneflags: flags},
 	})
 	w.Close()
 	if err != nil {
@@ -177,6 +186,8 @@ func (d *Driver) Capabilities() []string {
 		driver.CanImage:      d.namespaces,
 		driver.CanRegistry:   d.namespaces,
 		driver.CanExec:       true,
+		driver.CanProbe:      true,
+		driver.CanOwnNetwork: d.namespaces && d.networks,
 		driver.CanTerminal:   true,
 		driver.CanNamespaces: d.namespaces,
 		driver.CanMemory:     d.groups.Memory != "",
@@ -281,6 +292,8 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 		Logs:       filepath.Join(string(d.logs), t.ID),
 		LogLimits:  d.logLimits,
 		Namespaces: d.namespaces,
+		OwnNetwork: t.OwnNetwork,
+		Publish:    t.Publish,
 		Cgroups:    d.groups.Child(t.ID),
 		Box:        t.Box,
 		Limits: cgroup.Limits{

@@ -26,6 +26,7 @@ import (
 type joining struct {
 	Command    process // of the task, whose namespaces are joined
 	Namespaces bool
+	OwnNetwork bool
 	Terminal   bool
 	Entry      entry
 }
@@ -60,7 +61,7 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 	if err != nil || st.Command.Pid == 0 {
 		return 0, fmt.Errorf("task %s is only starting: %w", id, driver.ErrNotRunning)
 	}
-	j := joining{st.Command, sp.Namespaces, e.Terminal, entry{
+	j := joining{st.Command, sp.Namespaces, sp.OwnNetwork, e.Terminal, entry{
 		Command: e.Command, Env: overlaid(sp.Env, e.Env), Dir: sp.folder(), Box: sp.Box, Cgroups: st.Cgroups,
 	}}
 	if e.Dir != "" {
@@ -187,7 +188,7 @@ func execMain() int {
 		pid, err := 0, error(nil)
 		var mounts *os.File
 		if j.Namespaces {
-			mounts, err = join(j.Command)
+			mounts, err = join(j.Command, j.OwnNetwork)
 		}
 		if err == nil {
 			pid, err = enter(j.Entry, []uintptr{0, 1, 2}, sys, mounts)
@@ -209,7 +210,7 @@ func execMain() int {
 // join takes what this thread forks into the namespaces of a task's command, but for that
 // of its mounts, of which it gives a handle: where they are the task's, this program is not
 // to be found.
-func join(command process) (mounts *os.File, err error) {
+func join(command process, network bool) (mounts *os.File, err error) {
 	handle, err := command.open()
 	if err != nil {
 		return nil, fmt.Errorf("join the task: %w", err)
@@ -221,7 +222,11 @@ func join(command process) (mounts *os.File, err error) {
 	if !command.lives() { // or the mounts may be another process's
 		return nil, errGone
 	}
-	if err := unix.Setns(handle, namespaces&^unix.CLONE_NEWNS); err != nil {
+	into := namespaces &^ unix.CLONE_NEWNS
+	if network {
+		into |= unix.CLONE_NEWNET
+	}
+	if err := unix.Setns(handle, into); err != nil {
 		return nil, fmt.Errorf("join the task's namespaces: %w", err)
 	}
 	return mounts, nil

@@ -39,6 +39,8 @@ type spec struct {
 	Logs       string // folder
 	LogLimits  segment.Limits
 	Namespaces bool
+	OwnNetwork bool // goes with Namespaces
+	Publish    []int32
 	Cgroups    cgroup.Groups
 	Limits     cgroup.Limits
 	Box        driver.Box

@@ -58,6 +58,11 @@ func initMain(dir string) error {
 			return out.Encode(word{Error: err.Error()})
 		}
 	}
+	if sp.OwnNetwork {
+		if err := loopbackUp(); err != nil {
+			return out.Encode(word{Error: err.Error()})
+		}
+	}
 	var pid int
 	onOtherThread(func() { pid, err = launch(sp) })
 	if err != nil {

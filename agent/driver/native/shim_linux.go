@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -66,6 +67,11 @@ func failed(err error) exit {
 // run returns when no process of the task is left.
 func (t *tended) run(starter io.WriteCloser) exit {
 	failed := func(err error) exit { t.failed = true; return failed(err) }
+	listeners, err := t.publish()
+	if err != nil {
+		return failed(err)
+	}
+	defer unpublish(listeners)
 	talk, files, err := t.prepare()
 	defer t.out.finish()
 	if err != nil {
@@ -97,6 +103,7 @@ func (t *tended) run(starter io.WriteCloser) exit {
 		<-init
 		return failed(errors.Join(err, t.sweep()))
 	}
+	pass(listeners, t.state.Init)
 	_ = json.NewEncoder(starter).Encode(report{}) // it may be gone
 	starter.Close()
 
@@ -111,11 +118,16 @@ func (t *tended) run(starter io.WriteCloser) exit {
 	return t.verdict(last, status, before)
 }
 
+// publish reads what is to be run, and listens on the ports that it is reached at.
+func (t *tended) publish() (listeners []net.Listener, err error) {
+	if t.spec, err = folder.Read[spec](filepath.Join(t.dir, specFile)); err != nil {
+		return nil, err
+	}
+	return publish(t.spec.Publish)
+}
+
 // prepare makes what the init and the command need.
 func (t *tended) prepare() (talk *os.File, files []*os.File, err error) {
-	if t.spec, err = folder.Read[spec](filepath.Join(t.dir, specFile)); err != nil {
-		return nil, nil, err
-	}
 	if t.spec.Task != nil {
 		return nil, nil, errors.New("it was to start before its image was there")
 	}
@@ -167,6 +179,9 @@ func (t *tended) startInit(talk *os.File, files []*os.File) (pid int, err error)
 	sys := &syscall.SysProcAttr{}
 	if t.spec.Namespaces {
 		sys.Cloneflags = namespaces
+		if t.spec.OwnNetwork {
+			sys.Cloneflags |= unix.CLONE_NEWNET
+		}
 	}
 	pid, err = syscall.ForkExec("/proc/self/exe", []string{os.Args[0], verbInit, t.dir}, &syscall.ProcAttr{
 		Env: os.Environ(), Files: fds, Sys: sys,

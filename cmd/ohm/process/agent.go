@@ -118,6 +118,7 @@ func (a Agent) Run(ctx context.Context) error {
 	}
 	conf.Node, conf.Driver, conf.Conn, conf.Dir, conf.Log = facts, d, a.Conn, filepath.Join(dir, "journal"), a.Log
 	conf.DiskPath = dir
+	conf.PortBusy = agent.PortBusy
 	if err := agent.New(conf).Run(ctx); err != nil {
 		return err
 	}

@@ -794,6 +794,8 @@ type TaskView struct {
 	MemoryPeakBytes  int64                  `protobuf:"varint,20,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
 	MemoryLimitBytes int64                  `protobuf:"varint,21,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
 	Usage            *Usage                 `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"` // of a running one, where it was asked for
+	Ports            []*Port                `protobuf:"bytes,30,rep,name=ports,proto3" json:"ports,omitempty"`
+	Ready            string                 `protobuf:"bytes,31,opt,name=ready,proto3" json:"ready,omitempty"` // ready | not ready; empty: it has no check of it, or does not run
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -945,6 +947,20 @@ func (x *TaskView) GetUsage() *Usage {
 		return x.Usage
 	}
 	return nil
+}
+
+func (x *TaskView) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *TaskView) GetReady() string {
+	if x != nil {
+		return x.Ready
+	}
+	return ""
 }
 
 type LogsRequest struct {
@@ -2316,7 +2332,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x1a\n" +
 	"\battempts\x18\x04 \x01(\bR\battempts\";\n" +
 	"\x11ListTasksResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\x8d\x04\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\xc7\x04\n" +
 	"\bTaskView\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
@@ -2335,7 +2351,9 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\amessage\x18\x0e \x01(\tR\amessage\x12*\n" +
 	"\x11memory_peak_bytes\x18\x14 \x01(\x03R\x0fmemoryPeakBytes\x12,\n" +
 	"\x12memory_limit_bytes\x18\x15 \x01(\x03R\x10memoryLimitBytes\x12#\n" +
-	"\x05usage\x18\x16 \x01(\v2\r.ohm.v1.UsageR\x05usage\"\xcd\x02\n" +
+	"\x05usage\x18\x16 \x01(\v2\r.ohm.v1.UsageR\x05usage\x12\"\n" +
+	"\x05ports\x18\x1e \x03(\v2\f.ohm.v1.PortR\x05ports\x12\x14\n" +
+	"\x05ready\x18\x1f \x01(\tR\x05ready\"\xcd\x02\n" +
 	"\vLogsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -2513,6 +2531,7 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
 	(*DeviceShare)(nil),           // 34: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 35: ohm.v1.Port
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	29, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
@@ -2529,49 +2548,50 @@ var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	32, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
 	34, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
 	27, // 13: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	32, // 14: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	14, // 15: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	32, // 16: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	16, // 17: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	17, // 18: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	16, // 19: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	20, // 20: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	23, // 21: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	32, // 22: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	32, // 23: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	26, // 24: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	27, // 25: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	32, // 26: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	33, // 27: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	33, // 28: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	28, // 29: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	28, // 30: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	33, // 31: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	0,  // 32: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	3,  // 33: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	5,  // 34: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	3,  // 35: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	8,  // 36: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	10, // 37: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	13, // 38: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	18, // 39: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	21, // 40: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	24, // 41: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	1,  // 42: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	4,  // 43: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	6,  // 44: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	7,  // 45: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	9,  // 46: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	11, // 47: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	15, // 48: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	19, // 49: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	22, // 50: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	25, // 51: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	42, // [42:52] is the sub-list for method output_type
-	32, // [32:42] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	35, // 14: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	32, // 15: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	14, // 16: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	32, // 17: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	16, // 18: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	17, // 19: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	16, // 20: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	20, // 21: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	23, // 22: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	32, // 23: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	32, // 24: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	26, // 25: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	27, // 26: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	32, // 27: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	33, // 28: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	33, // 29: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	28, // 30: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	28, // 31: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	33, // 32: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	0,  // 33: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	3,  // 34: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	5,  // 35: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	3,  // 36: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	8,  // 37: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	10, // 38: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	13, // 39: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	18, // 40: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	21, // 41: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	24, // 42: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	1,  // 43: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	4,  // 44: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	6,  // 45: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	7,  // 46: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	9,  // 47: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	11, // 48: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	15, // 49: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	19, // 50: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	22, // 51: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	25, // 52: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	43, // [43:53] is the sub-list for method output_type
+	33, // [33:43] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }

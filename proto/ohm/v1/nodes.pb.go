@@ -168,6 +168,9 @@ type NodeView struct {
 	Holds         []*Hold                `protobuf:"bytes,15,rep,name=holds,proto3" json:"holds,omitempty"`
 	DeviceError   string                 `protobuf:"bytes,16,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now
 	DiskFull      string                 `protobuf:"bytes,20,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`          // why it takes no new task, where its disk is full
+	DynamicPorts  *PortRange             `protobuf:"bytes,30,opt,name=dynamic_ports,json=dynamicPorts,proto3" json:"dynamic_ports,omitempty"`
+	ReservedPorts []int32                `protobuf:"varint,31,rep,packed,name=reserved_ports,json=reservedPorts,proto3" json:"reserved_ports,omitempty"`
+	Ports         int32                  `protobuf:"varint,32,opt,name=ports,proto3" json:"ports,omitempty"` // that tasks own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +322,27 @@ func (x *NodeView) GetDiskFull() string {
 		return x.DiskFull
 	}
 	return ""
+}
+
+func (x *NodeView) GetDynamicPorts() *PortRange {
+	if x != nil {
+		return x.DynamicPorts
+	}
+	return nil
+}
+
+func (x *NodeView) GetReservedPorts() []int32 {
+	if x != nil {
+		return x.ReservedPorts
+	}
+	return nil
+}
+
+func (x *NodeView) GetPorts() int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return 0
 }
 
 type GPUView struct {
@@ -1072,7 +1096,9 @@ type Assignment struct {
 	StartDeadline *durationpb.Duration `protobuf:"bytes,14,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	// stop_cause is empty while the task is wanted; else it is to be stopped, and why:
 	// Stopped | Drained | Preempted | TimedOut.
-	StopCause     string `protobuf:"bytes,7,opt,name=stop_cause,json=stopCause,proto3" json:"stop_cause,omitempty"`
+	StopCause     string  `protobuf:"bytes,7,opt,name=stop_cause,json=stopCause,proto3" json:"stop_cause,omitempty"`
+	Network       string  `protobuf:"bytes,20,opt,name=network,proto3" json:"network,omitempty"` // host | own; empty: host
+	Health        *Health `protobuf:"bytes,21,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1189,6 +1215,20 @@ func (x *Assignment) GetStopCause() string {
 		return x.StopCause
 	}
 	return ""
+}
+
+func (x *Assignment) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Assignment) GetHealth() *Health {
+	if x != nil {
+		return x.Health
+	}
+	return nil
 }
 
 // LogRequest asks an agent to push the log of one attempt under id.
@@ -1496,7 +1536,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x11ListNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\"$\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xed\x05\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xe2\x06\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
@@ -1517,7 +1557,10 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x0eover_committed\x18\x0e \x01(\bR\roverCommitted\x12\"\n" +
 	"\x05holds\x18\x0f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12!\n" +
 	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x12\x1b\n" +
-	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x1a9\n" +
+	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x126\n" +
+	"\rdynamic_ports\x18\x1e \x01(\v2\x11.ohm.v1.PortRangeR\fdynamicPorts\x12%\n" +
+	"\x0ereserved_ports\x18\x1f \x03(\x05R\rreservedPorts\x12\x14\n" +
+	"\x05ports\x18  \x01(\x05R\x05ports\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
@@ -1575,7 +1618,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x01 \x01(\x03R\ffromRevision\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x124\n" +
 	"\vassignments\x18\x03 \x03(\v2\x12.ohm.v1.AssignmentR\vassignments\x12\x18\n" +
-	"\aremoved\x18\x04 \x03(\tR\aremoved\"\x9d\x04\n" +
+	"\aremoved\x18\x04 \x03(\tR\aremoved\"\xdf\x04\n" +
 	"\n" +
 	"Assignment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
@@ -1594,7 +1637,9 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x04pids\x18\r \x01(\x03R\x04pids\x12@\n" +
 	"\x0estart_deadline\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\x12\x1d\n" +
 	"\n" +
-	"stop_cause\x18\a \x01(\tR\tstopCause\x1a6\n" +
+	"stop_cause\x18\a \x01(\tR\tstopCause\x12\x18\n" +
+	"\anetwork\x18\x14 \x01(\tR\anetwork\x12&\n" +
+	"\x06health\x18\x15 \x01(\v2\x0e.ohm.v1.HealthR\x06health\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe2\x01\n" +
@@ -1673,19 +1718,21 @@ var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*Resources)(nil),             // 25: ohm.v1.Resources
 	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
 	(*Hold)(nil),                  // 27: ohm.v1.Hold
-	(*Node)(nil),                  // 28: ohm.v1.Node
-	(*Status)(nil),                // 29: ohm.v1.Status
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*Placement)(nil),             // 31: ohm.v1.Placement
-	(*StopPolicy)(nil),            // 32: ohm.v1.StopPolicy
-	(*Box)(nil),                   // 33: ohm.v1.Box
-	(*Container)(nil),             // 34: ohm.v1.Container
-	(*LogPosition)(nil),           // 35: ohm.v1.LogPosition
-	(*ExecStart)(nil),             // 36: ohm.v1.ExecStart
-	(*Usage)(nil),                 // 37: ohm.v1.Usage
-	(*LogChunk)(nil),              // 38: ohm.v1.LogChunk
-	(*ExecOutput)(nil),            // 39: ohm.v1.ExecOutput
-	(*ExecInput)(nil),             // 40: ohm.v1.ExecInput
+	(*PortRange)(nil),             // 28: ohm.v1.PortRange
+	(*Node)(nil),                  // 29: ohm.v1.Node
+	(*Status)(nil),                // 30: ohm.v1.Status
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*Placement)(nil),             // 32: ohm.v1.Placement
+	(*StopPolicy)(nil),            // 33: ohm.v1.StopPolicy
+	(*Box)(nil),                   // 34: ohm.v1.Box
+	(*Container)(nil),             // 35: ohm.v1.Container
+	(*Health)(nil),                // 36: ohm.v1.Health
+	(*LogPosition)(nil),           // 37: ohm.v1.LogPosition
+	(*ExecStart)(nil),             // 38: ohm.v1.ExecStart
+	(*Usage)(nil),                 // 39: ohm.v1.Usage
+	(*LogChunk)(nil),              // 40: ohm.v1.LogChunk
+	(*ExecOutput)(nil),            // 41: ohm.v1.ExecOutput
+	(*ExecInput)(nil),             // 42: ohm.v1.ExecInput
 }
 var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	3,  // 0: ohm.v1.ListNodesResponse.nodes:type_name -> ohm.v1.NodeView
@@ -1696,52 +1743,54 @@ var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	21, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
 	26, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
 	27, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
-	22, // 8: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
-	7,  // 9: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
-	8,  // 10: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
-	9,  // 11: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
-	28, // 12: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
-	19, // 13: ohm.v1.AgentMessage.usage:type_name -> ohm.v1.UsageReport
-	28, // 14: ohm.v1.Hello.node:type_name -> ohm.v1.Node
-	29, // 15: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
-	12, // 16: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
-	13, // 17: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
-	15, // 18: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
-	11, // 19: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
-	17, // 20: ohm.v1.ServerMessage.exec:type_name -> ohm.v1.ExecRequest
-	18, // 21: ohm.v1.ServerMessage.usage:type_name -> ohm.v1.UsageRequest
-	30, // 22: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
-	14, // 23: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
-	14, // 24: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
-	31, // 25: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
-	23, // 26: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
-	32, // 27: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
-	30, // 28: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
-	33, // 29: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
-	34, // 30: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
-	30, // 31: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
-	26, // 32: ohm.v1.LogRequest.since:type_name -> google.protobuf.Timestamp
-	35, // 33: ohm.v1.LogRequest.from:type_name -> ohm.v1.LogPosition
-	36, // 34: ohm.v1.ExecRequest.start:type_name -> ohm.v1.ExecStart
-	24, // 35: ohm.v1.UsageReport.tasks:type_name -> ohm.v1.UsageReport.TasksEntry
-	37, // 36: ohm.v1.UsageReport.TasksEntry.value:type_name -> ohm.v1.Usage
-	0,  // 37: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
-	2,  // 38: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
-	5,  // 39: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
-	6,  // 40: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
-	38, // 41: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
-	39, // 42: ohm.v1.Nodes.PushExec:input_type -> ohm.v1.ExecOutput
-	1,  // 43: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
-	3,  // 44: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
-	3,  // 45: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
-	10, // 46: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
-	16, // 47: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
-	40, // 48: ohm.v1.Nodes.PushExec:output_type -> ohm.v1.ExecInput
-	43, // [43:49] is the sub-list for method output_type
-	37, // [37:43] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	28, // 8: ohm.v1.NodeView.dynamic_ports:type_name -> ohm.v1.PortRange
+	22, // 9: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
+	7,  // 10: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
+	8,  // 11: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
+	9,  // 12: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
+	29, // 13: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
+	19, // 14: ohm.v1.AgentMessage.usage:type_name -> ohm.v1.UsageReport
+	29, // 15: ohm.v1.Hello.node:type_name -> ohm.v1.Node
+	30, // 16: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
+	12, // 17: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
+	13, // 18: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
+	15, // 19: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
+	11, // 20: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
+	17, // 21: ohm.v1.ServerMessage.exec:type_name -> ohm.v1.ExecRequest
+	18, // 22: ohm.v1.ServerMessage.usage:type_name -> ohm.v1.UsageRequest
+	31, // 23: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
+	14, // 24: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
+	14, // 25: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
+	32, // 26: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
+	23, // 27: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
+	33, // 28: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
+	31, // 29: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
+	34, // 30: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
+	35, // 31: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
+	31, // 32: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
+	36, // 33: ohm.v1.Assignment.health:type_name -> ohm.v1.Health
+	26, // 34: ohm.v1.LogRequest.since:type_name -> google.protobuf.Timestamp
+	37, // 35: ohm.v1.LogRequest.from:type_name -> ohm.v1.LogPosition
+	38, // 36: ohm.v1.ExecRequest.start:type_name -> ohm.v1.ExecStart
+	24, // 37: ohm.v1.UsageReport.tasks:type_name -> ohm.v1.UsageReport.TasksEntry
+	39, // 38: ohm.v1.UsageReport.TasksEntry.value:type_name -> ohm.v1.Usage
+	0,  // 39: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
+	2,  // 40: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
+	5,  // 41: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
+	6,  // 42: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
+	40, // 43: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
+	41, // 44: ohm.v1.Nodes.PushExec:input_type -> ohm.v1.ExecOutput
+	1,  // 45: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
+	3,  // 46: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
+	3,  // 47: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
+	10, // 48: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
+	16, // 49: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
+	42, // 50: ohm.v1.Nodes.PushExec:output_type -> ohm.v1.ExecInput
+	45, // [45:51] is the sub-list for method output_type
+	39, // [39:45] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_nodes_proto_init() }

@@ -496,7 +496,7 @@ func (x *GPURequest) GetShareMilli() int32 {
 	return 0
 }
 
-// Port is a port that a task owns on its node.
+// Port is a port that a task owns on its node, for TCP and UDP.
 type Port struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -549,6 +549,59 @@ func (x *Port) GetNumber() int32 {
 	return 0
 }
 
+// PortRange is from first to last, both included.
+type PortRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          int32                  `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortRange) Reset() {
+	*x = PortRange{}
+	mi := &file_ohm_v1_records_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortRange) ProtoMessage() {}
+
+func (x *PortRange) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
+func (*PortRange) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PortRange) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *PortRange) GetLast() int32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 // Constraint is one condition on a node's labels and attributes. All must hold.
 type Constraint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -561,7 +614,7 @@ type Constraint struct {
 
 func (x *Constraint) Reset() {
 	*x = Constraint{}
-	mi := &file_ohm_v1_records_proto_msgTypes[5]
+	mi := &file_ohm_v1_records_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +626,7 @@ func (x *Constraint) String() string {
 func (*Constraint) ProtoMessage() {}
 
 func (x *Constraint) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[5]
+	mi := &file_ohm_v1_records_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +639,7 @@ func (x *Constraint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraint.ProtoReflect.Descriptor instead.
 func (*Constraint) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{5}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Constraint) GetKey() string {
@@ -624,7 +677,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_ohm_v1_records_proto_msgTypes[6]
+	mi := &file_ohm_v1_records_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +689,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[6]
+	mi := &file_ohm_v1_records_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +702,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{6}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Mount) GetTarget() string {
@@ -698,7 +751,7 @@ type Box struct {
 
 func (x *Box) Reset() {
 	*x = Box{}
-	mi := &file_ohm_v1_records_proto_msgTypes[7]
+	mi := &file_ohm_v1_records_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +763,7 @@ func (x *Box) String() string {
 func (*Box) ProtoMessage() {}
 
 func (x *Box) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[7]
+	mi := &file_ohm_v1_records_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +776,7 @@ func (x *Box) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Box.ProtoReflect.Descriptor instead.
 func (*Box) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Box) GetImage() string {
@@ -796,7 +849,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_ohm_v1_records_proto_msgTypes[8]
+	mi := &file_ohm_v1_records_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +861,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[8]
+	mi := &file_ohm_v1_records_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +874,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Container) GetName() string {
@@ -874,13 +927,18 @@ type Group struct {
 	CpuMaxMilli   int64                  `protobuf:"varint,10,opt,name=cpu_max_milli,json=cpuMaxMilli,proto3" json:"cpu_max_milli,omitempty"`    // thousandths of a core that a task never exceeds; 0: no such limit
 	Pids          int64                  `protobuf:"varint,11,opt,name=pids,proto3" json:"pids,omitempty"`                                       // processes and threads of a task; 0: the node's usual bound
 	StartDeadline *durationpb.Duration   `protobuf:"bytes,12,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"` // for a start that is tried again; absent: two minutes
+	Ports         []*Port                `protobuf:"bytes,20,rep,name=ports,proto3" json:"ports,omitempty"`                                      // sorted by name; number 0: a dynamic one, which the scheduler chooses
+	// network is host, or own: the task has a network of its own, of which only its ports
+	// are reached from outside. Empty: host.
+	Network       string  `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
+	Health        *Health `protobuf:"bytes,22,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_ohm_v1_records_proto_msgTypes[9]
+	mi := &file_ohm_v1_records_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +950,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[9]
+	mi := &file_ohm_v1_records_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +963,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Group) GetName() string {
@@ -992,6 +1050,317 @@ func (x *Group) GetStartDeadline() *durationpb.Duration {
 	return nil
 }
 
+func (x *Group) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Group) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Group) GetHealth() *Health {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// Health says how to find out how a task is. Ready: may it be given work. Live: does it
+// still work at all; a task that does not is ended with the cause Unhealthy.
+type Health struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ready         *Check                 `protobuf:"bytes,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	Live          *Check                 `protobuf:"bytes,2,opt,name=live,proto3" json:"live,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Health) Reset() {
+	*x = Health{}
+	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Health) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Health) ProtoMessage() {}
+
+func (x *Health) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Health.ProtoReflect.Descriptor instead.
+func (*Health) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Health) GetReady() *Check {
+	if x != nil {
+		return x.Ready
+	}
+	return nil
+}
+
+func (x *Health) GetLive() *Check {
+	if x != nil {
+		return x.Live
+	}
+	return nil
+}
+
+// Check is one probe of a task, made again and again: exactly one of http, tcp, exec.
+type Check struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Http          *HTTPCheck             `protobuf:"bytes,1,opt,name=http,proto3" json:"http,omitempty"`
+	Tcp           *TCPCheck              `protobuf:"bytes,2,opt,name=tcp,proto3" json:"tcp,omitempty"`
+	Exec          *ExecCheck             `protobuf:"bytes,3,opt,name=exec,proto3" json:"exec,omitempty"`
+	StartPeriod   *durationpb.Duration   `protobuf:"bytes,4,opt,name=start_period,json=startPeriod,proto3" json:"start_period,omitempty"` // from the start, in which failures do not count
+	Interval      *durationpb.Duration   `protobuf:"bytes,5,opt,name=interval,proto3" json:"interval,omitempty"`
+	Timeout       *durationpb.Duration   `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`    // of one probe
+	Failures      int32                  `protobuf:"varint,7,opt,name=failures,proto3" json:"failures,omitempty"` // in a row that mean something
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Check) Reset() {
+	*x = Check{}
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Check) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Check) ProtoMessage() {}
+
+func (x *Check) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Check.ProtoReflect.Descriptor instead.
+func (*Check) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Check) GetHttp() *HTTPCheck {
+	if x != nil {
+		return x.Http
+	}
+	return nil
+}
+
+func (x *Check) GetTcp() *TCPCheck {
+	if x != nil {
+		return x.Tcp
+	}
+	return nil
+}
+
+func (x *Check) GetExec() *ExecCheck {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+func (x *Check) GetStartPeriod() *durationpb.Duration {
+	if x != nil {
+		return x.StartPeriod
+	}
+	return nil
+}
+
+func (x *Check) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *Check) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *Check) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+// HTTPCheck gets path from a port of the task: 200 to 399 is good.
+type HTTPCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          string                 `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"` // its name
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HTTPCheck) Reset() {
+	*x = HTTPCheck{}
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HTTPCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HTTPCheck) ProtoMessage() {}
+
+func (x *HTTPCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HTTPCheck.ProtoReflect.Descriptor instead.
+func (*HTTPCheck) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *HTTPCheck) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *HTTPCheck) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// TCPCheck connects to a port of the task.
+type TCPCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          string                 `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"` // its name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TCPCheck) Reset() {
+	*x = TCPCheck{}
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TCPCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TCPCheck) ProtoMessage() {}
+
+func (x *TCPCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TCPCheck.ProtoReflect.Descriptor instead.
+func (*TCPCheck) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TCPCheck) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+// ExecCheck runs a command in the task: exit code 0 is good.
+type ExecCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Command       []string               `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecCheck) Reset() {
+	*x = ExecCheck{}
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecCheck) ProtoMessage() {}
+
+func (x *ExecCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecCheck.ProtoReflect.Descriptor instead.
+func (*ExecCheck) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ExecCheck) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
 // Gang: the tasks of all groups start together or not at all.
 type Gang struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1004,7 +1373,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_ohm_v1_records_proto_msgTypes[10]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1385,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[10]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,7 +1398,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Gang) GetMin() int32 {
@@ -1063,7 +1432,7 @@ type StopPolicy struct {
 
 func (x *StopPolicy) Reset() {
 	*x = StopPolicy{}
-	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1444,7 @@ func (x *StopPolicy) String() string {
 func (*StopPolicy) ProtoMessage() {}
 
 func (x *StopPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1457,7 @@ func (x *StopPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopPolicy.ProtoReflect.Descriptor instead.
 func (*StopPolicy) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopPolicy) GetSignal() string {
@@ -1125,7 +1494,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1506,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1519,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -1250,7 +1619,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1631,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1644,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1353,7 +1722,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1734,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1747,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Outcome) GetState() string {
@@ -1413,13 +1782,14 @@ type GroupCounts struct {
 	Succeeded     int32                  `protobuf:"varint,7,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed        int32                  `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
 	Stopped       int32                  `protobuf:"varint,9,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	Unready       int32                  `protobuf:"varint,20,opt,name=unready,proto3" json:"unready,omitempty"` // of those running: that have a readiness check and do not pass it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1801,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1814,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -1510,6 +1880,13 @@ func (x *GroupCounts) GetStopped() int32 {
 	return 0
 }
 
+func (x *GroupCounts) GetUnready() int32 {
+	if x != nil {
+		return x.Unready
+	}
+	return 0
+}
+
 // Slot is the place of a task in its job.
 type Slot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1524,7 +1901,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1913,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1926,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -1599,7 +1976,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1988,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +2001,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -1653,7 +2030,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +2042,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +2055,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -1729,7 +2106,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +2118,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +2131,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -1900,13 +2277,15 @@ type Status struct {
 	Ended            *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended,proto3" json:"ended,omitempty"`
 	MemoryPeakBytes  int64                  `protobuf:"varint,20,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`    // in an end state: the most it had in use; 0: not known
 	MemoryLimitBytes int64                  `protobuf:"varint,21,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"` // goes with it; 0: none
+	BusyPorts        []int32                `protobuf:"varint,16,rep,packed,name=busy_ports,json=busyPorts,proto3" json:"busy_ports,omitempty"`                 // with the cause PortBusy: those that somebody else had
+	Ready            bool                   `protobuf:"varint,17,opt,name=ready,proto3" json:"ready,omitempty"`                                                 // of a running task that has a readiness check
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2297,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2310,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -2032,6 +2411,20 @@ func (x *Status) GetMemoryLimitBytes() int64 {
 	return 0
 }
 
+func (x *Status) GetBusyPorts() []int32 {
+	if x != nil {
+		return x.BusyPorts
+	}
+	return nil
+}
+
+func (x *Status) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
 // Ended is the record tasks/<slot>/ended/<attempt>: a finished attempt.
 type Ended struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
@@ -2044,7 +2437,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2449,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2462,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -2105,15 +2498,17 @@ type Node struct {
 	Capabilities  []string               `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"` // what the driver can enforce here
 	AgentVersion  string                 `protobuf:"bytes,8,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	Fence         *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
-	DeviceError   string                 `protobuf:"bytes,15,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now; empty: they can
-	DiskFull      string                 `protobuf:"bytes,20,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`          // not empty: it takes no new task, and why, for people
+	DeviceError   string                 `protobuf:"bytes,15,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"`               // why its devices cannot be told now; empty: they can
+	DiskFull      string                 `protobuf:"bytes,20,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`                        // not empty: it takes no new task, and why, for people
+	DynamicPorts  *PortRange             `protobuf:"bytes,10,opt,name=dynamic_ports,json=dynamicPorts,proto3" json:"dynamic_ports,omitempty"`            // of which tasks get dynamic ports; absent: there are none
+	ReservedPorts []int32                `protobuf:"varint,11,rep,packed,name=reserved_ports,json=reservedPorts,proto3" json:"reserved_ports,omitempty"` // that no task may own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2520,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2533,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Node) GetName() string {
@@ -2218,6 +2613,20 @@ func (x *Node) GetDiskFull() string {
 	return ""
 }
 
+func (x *Node) GetDynamicPorts() *PortRange {
+	if x != nil {
+		return x.DynamicPorts
+	}
+	return nil
+}
+
+func (x *Node) GetReservedPorts() []int32 {
+	if x != nil {
+		return x.ReservedPorts
+	}
+	return nil
+}
+
 // Intent is the operator's wish for a node: the record intents/<node>.
 type Intent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2232,7 +2641,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2653,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2666,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Intent) GetNode() string {
@@ -2309,7 +2718,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2730,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2743,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Alive) GetNode() string {
@@ -2385,7 +2794,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2806,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2819,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Scheduler) GetName() string {
@@ -2455,7 +2864,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2876,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2889,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -2531,13 +2940,14 @@ type Hold struct {
 	Time          *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
 	Fence         *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
 	Slot          *Slot                  `protobuf:"bytes,10,opt,name=slot,proto3" json:"slot,omitempty"` // the first of the transaction's claims on the node, for people
+	Ports         []*Port                `protobuf:"bytes,11,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2959,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2972,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Hold) GetNode() string {
@@ -2635,6 +3045,13 @@ func (x *Hold) GetSlot() *Slot {
 	return nil
 }
 
+func (x *Hold) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 // Party is one side of a conflict.
 type Party struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2648,7 +3065,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +3077,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +3090,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Party) GetScheduler() string {
@@ -2729,7 +3146,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +3158,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +3171,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Conflict) GetId() string {
@@ -2875,7 +3292,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +3304,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +3317,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reason) GetReason() string {
@@ -2943,7 +3360,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3372,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3385,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -3018,7 +3435,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3447,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3460,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -3120,7 +3537,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3549,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3562,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Meta) GetValue() string {
@@ -3176,7 +3593,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3605,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3618,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -3246,7 +3663,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3675,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3688,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Quota) GetKind() string {
@@ -3324,7 +3741,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +3753,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +3766,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Share) GetKind() string {
@@ -3448,7 +3865,10 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"shareMilli\"2\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x05R\x06number\"X\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"5\n" +
+	"\tPortRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"X\n" +
 	"\n" +
 	"Constraint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
@@ -3477,7 +3897,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03box\x18\x05 \x01(\v2\v.ohm.v1.BoxR\x03box\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x04\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -3493,10 +3913,31 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\rcpu_max_milli\x18\n" +
 	" \x01(\x03R\vcpuMaxMilli\x12\x12\n" +
 	"\x04pids\x18\v \x01(\x03R\x04pids\x12@\n" +
-	"\x0estart_deadline\x18\f \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\x1a6\n" +
+	"\x0estart_deadline\x18\f \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\x12\"\n" +
+	"\x05ports\x18\x14 \x03(\v2\f.ohm.v1.PortR\x05ports\x12\x18\n" +
+	"\anetwork\x18\x15 \x01(\tR\anetwork\x12&\n" +
+	"\x06health\x18\x16 \x01(\v2\x0e.ohm.v1.HealthR\x06health\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"l\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"P\n" +
+	"\x06Health\x12#\n" +
+	"\x05ready\x18\x01 \x01(\v2\r.ohm.v1.CheckR\x05ready\x12!\n" +
+	"\x04live\x18\x02 \x01(\v2\r.ohm.v1.CheckR\x04live\"\xbf\x02\n" +
+	"\x05Check\x12%\n" +
+	"\x04http\x18\x01 \x01(\v2\x11.ohm.v1.HTTPCheckR\x04http\x12\"\n" +
+	"\x03tcp\x18\x02 \x01(\v2\x10.ohm.v1.TCPCheckR\x03tcp\x12%\n" +
+	"\x04exec\x18\x03 \x01(\v2\x11.ohm.v1.ExecCheckR\x04exec\x12<\n" +
+	"\fstart_period\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vstartPeriod\x125\n" +
+	"\binterval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\binterval\x123\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1a\n" +
+	"\bfailures\x18\a \x01(\x05R\bfailures\"3\n" +
+	"\tHTTPCheck\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\tR\x04port\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\x1e\n" +
+	"\bTCPCheck\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\tR\x04port\"%\n" +
+	"\tExecCheck\x12\x18\n" +
+	"\acommand\x18\x01 \x03(\tR\acommand\"l\n" +
 	"\x04Gang\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x1d\n" +
 	"\n" +
@@ -3541,7 +3982,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\aOutcome\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12+\n" +
 	"\x06groups\x18\x02 \x03(\v2\x13.ohm.v1.GroupCountsR\x06groups\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xf3\x01\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x8d\x02\n" +
 	"\vGroupCounts\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -3551,7 +3992,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\bstopping\x18\x06 \x01(\x05R\bstopping\x12\x1c\n" +
 	"\tsucceeded\x18\a \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\b \x01(\x05R\x06failed\x12\x18\n" +
-	"\astopped\x18\t \x01(\x05R\astopped\"|\n" +
+	"\astopped\x18\t \x01(\x05R\astopped\x12\x18\n" +
+	"\aunready\x18\x14 \x01(\x05R\aunready\"|\n" +
 	"\x04Slot\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -3588,7 +4030,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"evicted_by\x18\x10 \x01(\tR\tevictedBy\x12.\n" +
 	"\x04time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
-	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\"\xcc\x03\n" +
+	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\"\x81\x04\n" +
 	"\x06Status\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -3604,11 +4046,14 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\astarted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
 	"\x05ended\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12*\n" +
 	"\x11memory_peak_bytes\x18\x14 \x01(\x03R\x0fmemoryPeakBytes\x12,\n" +
-	"\x12memory_limit_bytes\x18\x15 \x01(\x03R\x10memoryLimitBytes\"\x8f\x01\n" +
+	"\x12memory_limit_bytes\x18\x15 \x01(\x03R\x10memoryLimitBytes\x12\x1d\n" +
+	"\n" +
+	"busy_ports\x18\x10 \x03(\x05R\tbusyPorts\x12\x14\n" +
+	"\x05ready\x18\x11 \x01(\bR\x05ready\"\x8f\x01\n" +
 	"\x05Ended\x12/\n" +
 	"\tplacement\x18\x01 \x01(\v2\x11.ohm.v1.PlacementR\tplacement\x12-\n" +
 	"\x12placement_revision\x18\x02 \x01(\x03R\x11placementRevision\x12&\n" +
-	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xc9\x03\n" +
+	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xa8\x04\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12-\n" +
@@ -3622,7 +4067,10 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\ragent_version\x18\b \x01(\tR\fagentVersion\x12#\n" +
 	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x12!\n" +
 	"\fdevice_error\x18\x0f \x01(\tR\vdeviceError\x12\x1b\n" +
-	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x1a=\n" +
+	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x126\n" +
+	"\rdynamic_ports\x18\n" +
+	" \x01(\v2\x11.ohm.v1.PortRangeR\fdynamicPorts\x12%\n" +
+	"\x0ereserved_ports\x18\v \x03(\x05R\rreservedPorts\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
@@ -3653,7 +4101,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x16\n" +
 	"\x06policy\x18\x03 \x01(\tR\x06policy\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd7\x02\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xfb\x02\n" +
 	"\x04Hold\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12\x1c\n" +
@@ -3667,7 +4115,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x04time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
 	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x12 \n" +
 	"\x04slot\x18\n" +
-	" \x01(\v2\f.ohm.v1.SlotR\x04slot\"u\n" +
+	" \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\"\n" +
+	"\x05ports\x18\v \x03(\v2\f.ohm.v1.PortR\x05ports\"u\n" +
 	"\x05Party\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x10\n" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12 \n" +
@@ -3782,7 +4231,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -3793,120 +4242,138 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*DeviceShare)(nil),           // 6: ohm.v1.DeviceShare
 	(*GPURequest)(nil),            // 7: ohm.v1.GPURequest
 	(*Port)(nil),                  // 8: ohm.v1.Port
-	(*Constraint)(nil),            // 9: ohm.v1.Constraint
-	(*Mount)(nil),                 // 10: ohm.v1.Mount
-	(*Box)(nil),                   // 11: ohm.v1.Box
-	(*Container)(nil),             // 12: ohm.v1.Container
-	(*Group)(nil),                 // 13: ohm.v1.Group
-	(*Gang)(nil),                  // 14: ohm.v1.Gang
-	(*StopPolicy)(nil),            // 15: ohm.v1.StopPolicy
-	(*JobSpec)(nil),               // 16: ohm.v1.JobSpec
-	(*Job)(nil),                   // 17: ohm.v1.Job
-	(*Outcome)(nil),               // 18: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 19: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 20: ohm.v1.Slot
-	(*Fence)(nil),                 // 21: ohm.v1.Fence
-	(*Victim)(nil),                // 22: ohm.v1.Victim
-	(*Placement)(nil),             // 23: ohm.v1.Placement
-	(*Status)(nil),                // 24: ohm.v1.Status
-	(*Ended)(nil),                 // 25: ohm.v1.Ended
-	(*Node)(nil),                  // 26: ohm.v1.Node
-	(*Intent)(nil),                // 27: ohm.v1.Intent
-	(*Alive)(nil),                 // 28: ohm.v1.Alive
-	(*Scheduler)(nil),             // 29: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 30: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 31: ohm.v1.Hold
-	(*Party)(nil),                 // 32: ohm.v1.Party
-	(*Conflict)(nil),              // 33: ohm.v1.Conflict
-	(*Reason)(nil),                // 34: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 35: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 36: ohm.v1.Waiting
-	(*Meta)(nil),                  // 37: ohm.v1.Meta
-	(*Amounts)(nil),               // 38: ohm.v1.Amounts
-	(*Quota)(nil),                 // 39: ohm.v1.Quota
-	(*Share)(nil),                 // 40: ohm.v1.Share
-	nil,                           // 41: ohm.v1.Container.EnvEntry
-	nil,                           // 42: ohm.v1.Group.EnvEntry
-	nil,                           // 43: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 44: ohm.v1.Node.AttributesEntry
-	nil,                           // 45: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*PortRange)(nil),             // 9: ohm.v1.PortRange
+	(*Constraint)(nil),            // 10: ohm.v1.Constraint
+	(*Mount)(nil),                 // 11: ohm.v1.Mount
+	(*Box)(nil),                   // 12: ohm.v1.Box
+	(*Container)(nil),             // 13: ohm.v1.Container
+	(*Group)(nil),                 // 14: ohm.v1.Group
+	(*Health)(nil),                // 15: ohm.v1.Health
+	(*Check)(nil),                 // 16: ohm.v1.Check
+	(*HTTPCheck)(nil),             // 17: ohm.v1.HTTPCheck
+	(*TCPCheck)(nil),              // 18: ohm.v1.TCPCheck
+	(*ExecCheck)(nil),             // 19: ohm.v1.ExecCheck
+	(*Gang)(nil),                  // 20: ohm.v1.Gang
+	(*StopPolicy)(nil),            // 21: ohm.v1.StopPolicy
+	(*JobSpec)(nil),               // 22: ohm.v1.JobSpec
+	(*Job)(nil),                   // 23: ohm.v1.Job
+	(*Outcome)(nil),               // 24: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 25: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 26: ohm.v1.Slot
+	(*Fence)(nil),                 // 27: ohm.v1.Fence
+	(*Victim)(nil),                // 28: ohm.v1.Victim
+	(*Placement)(nil),             // 29: ohm.v1.Placement
+	(*Status)(nil),                // 30: ohm.v1.Status
+	(*Ended)(nil),                 // 31: ohm.v1.Ended
+	(*Node)(nil),                  // 32: ohm.v1.Node
+	(*Intent)(nil),                // 33: ohm.v1.Intent
+	(*Alive)(nil),                 // 34: ohm.v1.Alive
+	(*Scheduler)(nil),             // 35: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 36: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 37: ohm.v1.Hold
+	(*Party)(nil),                 // 38: ohm.v1.Party
+	(*Conflict)(nil),              // 39: ohm.v1.Conflict
+	(*Reason)(nil),                // 40: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 41: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 42: ohm.v1.Waiting
+	(*Meta)(nil),                  // 43: ohm.v1.Meta
+	(*Amounts)(nil),               // 44: ohm.v1.Amounts
+	(*Quota)(nil),                 // 45: ohm.v1.Quota
+	(*Share)(nil),                 // 46: ohm.v1.Share
+	nil,                           // 47: ohm.v1.Container.EnvEntry
+	nil,                           // 48: ohm.v1.Group.EnvEntry
+	nil,                           // 49: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 50: ohm.v1.Node.AttributesEntry
+	nil,                           // 51: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
-	10, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	41, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
-	11, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	42, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	11, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
+	47, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	12, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
+	48, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
-	9,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
-	11, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
-	12, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	46, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
-	46, // 12: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	46, // 13: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	43, // 14: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	14, // 15: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	46, // 16: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	15, // 17: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	13, // 18: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	16, // 19: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	18, // 20: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	47, // 21: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	47, // 22: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	19, // 23: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	47, // 24: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	20, // 25: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	20, // 26: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 27: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 28: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 29: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 30: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	22, // 31: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	47, // 32: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	21, // 33: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	20, // 34: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 35: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	47, // 36: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	47, // 37: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	23, // 38: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	24, // 39: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 40: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 41: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	44, // 42: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	21, // 43: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	45, // 44: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	21, // 45: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	47, // 46: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	47, // 47: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	47, // 48: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 49: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 50: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	47, // 51: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	21, // 52: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	20, // 53: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	20, // 54: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	47, // 55: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	20, // 56: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	32, // 57: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	32, // 58: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	34, // 59: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	47, // 60: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	35, // 61: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	47, // 62: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	38, // 63: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	47, // 64: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	38, // 65: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	38, // 66: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	38, // 67: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	10, // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
+	12, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
+	13, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
+	52, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	8,  // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
+	15, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
+	16, // 14: ohm.v1.Health.ready:type_name -> ohm.v1.Check
+	16, // 15: ohm.v1.Health.live:type_name -> ohm.v1.Check
+	17, // 16: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
+	18, // 17: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
+	19, // 18: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
+	52, // 19: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	52, // 20: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	52, // 21: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	52, // 22: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	52, // 23: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	49, // 24: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	20, // 25: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	52, // 26: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	21, // 27: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	14, // 28: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	22, // 29: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	24, // 30: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	53, // 31: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	53, // 32: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	25, // 33: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	53, // 34: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	26, // 35: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	26, // 36: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 37: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 38: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 39: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 40: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	28, // 41: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	53, // 42: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	27, // 43: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	26, // 44: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 45: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	53, // 46: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	53, // 47: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	29, // 48: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	30, // 49: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 50: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 51: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	50, // 52: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	27, // 53: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,  // 54: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	51, // 55: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	27, // 56: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	53, // 57: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	53, // 58: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	53, // 59: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 60: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 61: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	53, // 62: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	27, // 63: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	26, // 64: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,  // 65: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	26, // 66: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	53, // 67: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	26, // 68: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	38, // 69: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	38, // 70: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	40, // 71: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	53, // 72: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	41, // 73: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	53, // 74: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	44, // 75: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	53, // 76: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	44, // 77: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	44, // 78: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	44, // 79: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -3914,15 +4381,15 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[12].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[34].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[18].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   42,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
