@@ -64,6 +64,7 @@ func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 type ListNodesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []*NodeView            `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Alarm         string                 `protobuf:"bytes,2,opt,name=alarm,proto3" json:"alarm,omitempty"` // why nothing is given up although nodes are silent; empty: nothing is amiss
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -103,6 +104,13 @@ func (x *ListNodesResponse) GetNodes() []*NodeView {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *ListNodesResponse) GetAlarm() string {
+	if x != nil {
+		return x.Alarm
+	}
+	return ""
 }
 
 type GetNodeRequest struct {
@@ -152,7 +160,7 @@ func (x *GetNodeRequest) GetNode() string {
 type NodeView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // Ready | Draining | Drained | Ineligible | Lost
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // Ready | Draining | Drained | Ineligible | Silent | Lost
 	Capacity      *Resources             `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Used          *Resources             `protobuf:"bytes,4,opt,name=used,proto3" json:"used,omitempty"`
 	Tasks         int32                  `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
@@ -167,6 +175,7 @@ type NodeView struct {
 	OverCommitted bool                   `protobuf:"varint,14,opt,name=over_committed,json=overCommitted,proto3" json:"over_committed,omitempty"`
 	Holds         []*Hold                `protobuf:"bytes,15,rep,name=holds,proto3" json:"holds,omitempty"`
 	DeviceError   string                 `protobuf:"bytes,16,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now
+	DrainDeadline *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=drain_deadline,json=drainDeadline,proto3" json:"drain_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,6 +322,13 @@ func (x *NodeView) GetDeviceError() string {
 	return ""
 }
 
+func (x *NodeView) GetDrainDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainDeadline
+	}
+	return nil
+}
+
 type GPUView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -390,12 +406,15 @@ func (x *GPUView) GetWhy() string {
 }
 
 type SetIntentRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Drain         *bool                  `protobuf:"varint,2,opt,name=drain,proto3,oneof" json:"drain,omitempty"`
-	Ineligible    *bool                  `protobuf:"varint,3,opt,name=ineligible,proto3,oneof" json:"ineligible,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // to set
-	RemoveLabels  []string               `protobuf:"bytes,5,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Drain        *bool                  `protobuf:"varint,2,opt,name=drain,proto3,oneof" json:"drain,omitempty"`
+	Ineligible   *bool                  `protobuf:"varint,3,opt,name=ineligible,proto3,oneof" json:"ineligible,omitempty"`
+	Labels       map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // to set
+	RemoveLabels []string               `protobuf:"bytes,5,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	// drain_within, with drain, is how long tasks that end by themselves may go on.
+	DrainWithin   *durationpb.Duration `protobuf:"bytes,20,opt,name=drain_within,json=drainWithin,proto3" json:"drain_within,omitempty"`
+	Lost          *bool                `protobuf:"varint,21,opt,name=lost,proto3,oneof" json:"lost,omitempty"` // see Intent; only of a node without a session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -465,6 +484,225 @@ func (x *SetIntentRequest) GetRemoveLabels() []string {
 	return nil
 }
 
+func (x *SetIntentRequest) GetDrainWithin() *durationpb.Duration {
+	if x != nil {
+		return x.DrainWithin
+	}
+	return nil
+}
+
+func (x *SetIntentRequest) GetLost() bool {
+	if x != nil && x.Lost != nil {
+		return *x.Lost
+	}
+	return false
+}
+
+type PlanDrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	DrainWithin   *durationpb.Duration   `protobuf:"bytes,2,opt,name=drain_within,json=drainWithin,proto3" json:"drain_within,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanDrainRequest) Reset() {
+	*x = PlanDrainRequest{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanDrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanDrainRequest) ProtoMessage() {}
+
+func (x *PlanDrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanDrainRequest.ProtoReflect.Descriptor instead.
+func (*PlanDrainRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PlanDrainRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlanDrainRequest) GetDrainWithin() *durationpb.Duration {
+	if x != nil {
+		return x.DrainWithin
+	}
+	return nil
+}
+
+type PlanDrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Steps         []*DrainStep           `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"` // in the order in which the tasks are stopped
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanDrainResponse) Reset() {
+	*x = PlanDrainResponse{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanDrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanDrainResponse) ProtoMessage() {}
+
+func (x *PlanDrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanDrainResponse.ProtoReflect.Descriptor instead.
+func (*PlanDrainResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PlanDrainResponse) GetSteps() []*DrainStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// DrainStep is what a drain would do to one task.
+type DrainStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"` // Stop | Wait, until the deadline | StopLast | Stopping already
+	Next          string                 `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`     // Replaced | Pending | None
+	Nodes         int32                  `protobuf:"varint,8,opt,name=nodes,proto3" json:"nodes,omitempty"`  // others that have room for it now, were it alone
+	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"` // the same as a sentence
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainStep) Reset() {
+	*x = DrainStep{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainStep) ProtoMessage() {}
+
+func (x *DrainStep) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainStep.ProtoReflect.Descriptor instead.
+func (*DrainStep) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DrainStep) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DrainStep) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *DrainStep) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *DrainStep) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DrainStep) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *DrainStep) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *DrainStep) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *DrainStep) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *DrainStep) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 type AgentMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -480,7 +718,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +730,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +743,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{6}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentMessage) GetMessage() isAgentMessage_Message {
@@ -590,7 +828,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +840,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +853,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hello) GetNode() *Node {
@@ -647,7 +885,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +897,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +910,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{11}
 }
 
 type StatusBatch struct {
@@ -684,7 +922,7 @@ type StatusBatch struct {
 
 func (x *StatusBatch) Reset() {
 	*x = StatusBatch{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +934,7 @@ func (x *StatusBatch) String() string {
 func (*StatusBatch) ProtoMessage() {}
 
 func (x *StatusBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +947,7 @@ func (x *StatusBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusBatch.ProtoReflect.Descriptor instead.
 func (*StatusBatch) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusBatch) GetStatuses() []*Status {
@@ -734,7 +972,7 @@ type ServerMessage struct {
 
 func (x *ServerMessage) Reset() {
 	*x = ServerMessage{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +984,7 @@ func (x *ServerMessage) String() string {
 func (*ServerMessage) ProtoMessage() {}
 
 func (x *ServerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +997,7 @@ func (x *ServerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMessage.ProtoReflect.Descriptor instead.
 func (*ServerMessage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ServerMessage) GetMessage() isServerMessage_Message {
@@ -843,7 +1081,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1093,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +1106,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Timing) GetHeartbeat() *durationpb.Duration {
@@ -889,7 +1127,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1139,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1152,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Complete) GetRevision() int64 {
@@ -943,7 +1181,7 @@ type Incremental struct {
 
 func (x *Incremental) Reset() {
 	*x = Incremental{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1193,7 @@ func (x *Incremental) String() string {
 func (*Incremental) ProtoMessage() {}
 
 func (x *Incremental) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1206,7 @@ func (x *Incremental) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incremental.ProtoReflect.Descriptor instead.
 func (*Incremental) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Incremental) GetFromRevision() int64 {
@@ -1015,7 +1253,8 @@ type Assignment struct {
 	Pids          int64                `protobuf:"varint,13,opt,name=pids,proto3" json:"pids,omitempty"`
 	StartDeadline *durationpb.Duration `protobuf:"bytes,14,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	// stop_cause is empty while the task is wanted; else it is to be stopped, and why:
-	// Stopped | Drained | Preempted | TimedOut.
+	// Stopped | Drained | Preempted | TimedOut; NodeLost: the machine has booted since it was
+	// placed, so it is over, and what is known of its end is to be said.
 	StopCause     string `protobuf:"bytes,7,opt,name=stop_cause,json=stopCause,proto3" json:"stop_cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1023,7 +1262,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1274,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1287,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Assignment) GetId() string {
@@ -1148,7 +1387,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1399,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1412,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogRequest) GetId() string {
@@ -1212,7 +1451,7 @@ type PushLogsResponse struct {
 
 func (x *PushLogsResponse) Reset() {
 	*x = PushLogsResponse{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1463,7 @@ func (x *PushLogsResponse) String() string {
 func (*PushLogsResponse) ProtoMessage() {}
 
 func (x *PushLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1476,7 @@ func (x *PushLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushLogsResponse.ProtoReflect.Descriptor instead.
 func (*PushLogsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{19}
 }
 
 var File_ohm_v1_nodes_proto protoreflect.FileDescriptor
@@ -1245,11 +1484,12 @@ var File_ohm_v1_nodes_proto protoreflect.FileDescriptor
 const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\n" +
 	"\x12ohm/v1/nodes.proto\x12\x06ohm.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x11ohm/v1/jobs.proto\x1a\x14ohm/v1/records.proto\"\x12\n" +
-	"\x10ListNodesRequest\";\n" +
+	"\x10ListNodesRequest\"Q\n" +
 	"\x11ListNodesResponse\x12&\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\"$\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\x12\x14\n" +
+	"\x05alarm\x18\x02 \x01(\tR\x05alarm\"$\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xd0\x05\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\x93\x06\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
@@ -1269,7 +1509,8 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12%\n" +
 	"\x0eover_committed\x18\x0e \x01(\bR\roverCommitted\x12\"\n" +
 	"\x05holds\x18\x0f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12!\n" +
-	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x1a9\n" +
+	"\fdevice_error\x18\x10 \x01(\tR\vdeviceError\x12A\n" +
+	"\x0edrain_deadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\rdrainDeadline\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
@@ -1282,7 +1523,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\n" +
 	"used_milli\x18\x03 \x01(\x05R\tusedMilli\x12\x16\n" +
 	"\x06health\x18\x04 \x01(\tR\x06health\x12\x10\n" +
-	"\x03why\x18\x05 \x01(\tR\x03why\"\x9d\x02\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"\xfd\x02\n" +
 	"\x10SetIntentRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x19\n" +
 	"\x05drain\x18\x02 \x01(\bH\x00R\x05drain\x88\x01\x01\x12#\n" +
@@ -1290,12 +1531,30 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"ineligible\x18\x03 \x01(\bH\x01R\n" +
 	"ineligible\x88\x01\x01\x12<\n" +
 	"\x06labels\x18\x04 \x03(\v2$.ohm.v1.SetIntentRequest.LabelsEntryR\x06labels\x12#\n" +
-	"\rremove_labels\x18\x05 \x03(\tR\fremoveLabels\x1a9\n" +
+	"\rremove_labels\x18\x05 \x03(\tR\fremoveLabels\x12<\n" +
+	"\fdrain_within\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\vdrainWithin\x12\x17\n" +
+	"\x04lost\x18\x15 \x01(\bH\x02R\x04lost\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06_drainB\r\n" +
-	"\v_ineligible\"\xcc\x01\n" +
+	"\v_ineligibleB\a\n" +
+	"\x05_lost\"d\n" +
+	"\x10PlanDrainRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12<\n" +
+	"\fdrain_within\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vdrainWithin\"<\n" +
+	"\x11PlanDrainResponse\x12'\n" +
+	"\x05steps\x18\x01 \x03(\v2\x11.ohm.v1.DrainStepR\x05steps\"\xdb\x01\n" +
+	"\tDrainStep\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
+	"\x06action\x18\x06 \x01(\tR\x06action\x12\x12\n" +
+	"\x04next\x18\a \x01(\tR\x04next\x12\x14\n" +
+	"\x05nodes\x18\b \x01(\x05R\x05nodes\x12\x16\n" +
+	"\x06detail\x18\t \x01(\tR\x06detail\"\xcc\x01\n" +
 	"\fAgentMessage\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.ohm.v1.HelloH\x00R\x05hello\x121\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x11.ohm.v1.HeartbeatH\x00R\theartbeat\x121\n" +
@@ -1353,11 +1612,12 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\"\x12\n" +
-	"\x10PushLogsResponse2\xa4\x02\n" +
+	"\x10PushLogsResponse2\xe6\x02\n" +
 	"\x05Nodes\x12;\n" +
 	"\x04List\x12\x18.ohm.v1.ListNodesRequest\x1a\x19.ohm.v1.ListNodesResponse\x12/\n" +
 	"\x03Get\x12\x16.ohm.v1.GetNodeRequest\x1a\x10.ohm.v1.NodeView\x127\n" +
-	"\tSetIntent\x12\x18.ohm.v1.SetIntentRequest\x1a\x10.ohm.v1.NodeView\x12:\n" +
+	"\tSetIntent\x12\x18.ohm.v1.SetIntentRequest\x1a\x10.ohm.v1.NodeView\x12@\n" +
+	"\tPlanDrain\x12\x18.ohm.v1.PlanDrainRequest\x1a\x19.ohm.v1.PlanDrainResponse\x12:\n" +
 	"\aSession\x12\x14.ohm.v1.AgentMessage\x1a\x15.ohm.v1.ServerMessage(\x010\x01\x128\n" +
 	"\bPushLogs\x12\x10.ohm.v1.LogChunk\x1a\x18.ohm.v1.PushLogsResponse(\x01B+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
@@ -1373,7 +1633,7 @@ func file_ohm_v1_nodes_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_nodes_proto_rawDescData
 }
 
-var file_ohm_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_ohm_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*ListNodesRequest)(nil),      // 0: ohm.v1.ListNodesRequest
 	(*ListNodesResponse)(nil),     // 1: ohm.v1.ListNodesResponse
@@ -1381,78 +1641,87 @@ var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*NodeView)(nil),              // 3: ohm.v1.NodeView
 	(*GPUView)(nil),               // 4: ohm.v1.GPUView
 	(*SetIntentRequest)(nil),      // 5: ohm.v1.SetIntentRequest
-	(*AgentMessage)(nil),          // 6: ohm.v1.AgentMessage
-	(*Hello)(nil),                 // 7: ohm.v1.Hello
-	(*Heartbeat)(nil),             // 8: ohm.v1.Heartbeat
-	(*StatusBatch)(nil),           // 9: ohm.v1.StatusBatch
-	(*ServerMessage)(nil),         // 10: ohm.v1.ServerMessage
-	(*Timing)(nil),                // 11: ohm.v1.Timing
-	(*Complete)(nil),              // 12: ohm.v1.Complete
-	(*Incremental)(nil),           // 13: ohm.v1.Incremental
-	(*Assignment)(nil),            // 14: ohm.v1.Assignment
-	(*LogRequest)(nil),            // 15: ohm.v1.LogRequest
-	(*PushLogsResponse)(nil),      // 16: ohm.v1.PushLogsResponse
-	nil,                           // 17: ohm.v1.NodeView.LabelsEntry
-	nil,                           // 18: ohm.v1.NodeView.AttributesEntry
-	nil,                           // 19: ohm.v1.SetIntentRequest.LabelsEntry
-	nil,                           // 20: ohm.v1.Assignment.EnvEntry
-	(*Resources)(nil),             // 21: ohm.v1.Resources
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*Hold)(nil),                  // 23: ohm.v1.Hold
-	(*Node)(nil),                  // 24: ohm.v1.Node
-	(*Status)(nil),                // 25: ohm.v1.Status
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*Placement)(nil),             // 27: ohm.v1.Placement
-	(*StopPolicy)(nil),            // 28: ohm.v1.StopPolicy
-	(*Box)(nil),                   // 29: ohm.v1.Box
-	(*Container)(nil),             // 30: ohm.v1.Container
-	(*LogChunk)(nil),              // 31: ohm.v1.LogChunk
+	(*PlanDrainRequest)(nil),      // 6: ohm.v1.PlanDrainRequest
+	(*PlanDrainResponse)(nil),     // 7: ohm.v1.PlanDrainResponse
+	(*DrainStep)(nil),             // 8: ohm.v1.DrainStep
+	(*AgentMessage)(nil),          // 9: ohm.v1.AgentMessage
+	(*Hello)(nil),                 // 10: ohm.v1.Hello
+	(*Heartbeat)(nil),             // 11: ohm.v1.Heartbeat
+	(*StatusBatch)(nil),           // 12: ohm.v1.StatusBatch
+	(*ServerMessage)(nil),         // 13: ohm.v1.ServerMessage
+	(*Timing)(nil),                // 14: ohm.v1.Timing
+	(*Complete)(nil),              // 15: ohm.v1.Complete
+	(*Incremental)(nil),           // 16: ohm.v1.Incremental
+	(*Assignment)(nil),            // 17: ohm.v1.Assignment
+	(*LogRequest)(nil),            // 18: ohm.v1.LogRequest
+	(*PushLogsResponse)(nil),      // 19: ohm.v1.PushLogsResponse
+	nil,                           // 20: ohm.v1.NodeView.LabelsEntry
+	nil,                           // 21: ohm.v1.NodeView.AttributesEntry
+	nil,                           // 22: ohm.v1.SetIntentRequest.LabelsEntry
+	nil,                           // 23: ohm.v1.Assignment.EnvEntry
+	(*Resources)(nil),             // 24: ohm.v1.Resources
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*Hold)(nil),                  // 26: ohm.v1.Hold
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*Node)(nil),                  // 28: ohm.v1.Node
+	(*Status)(nil),                // 29: ohm.v1.Status
+	(*Placement)(nil),             // 30: ohm.v1.Placement
+	(*StopPolicy)(nil),            // 31: ohm.v1.StopPolicy
+	(*Box)(nil),                   // 32: ohm.v1.Box
+	(*Container)(nil),             // 33: ohm.v1.Container
+	(*LogChunk)(nil),              // 34: ohm.v1.LogChunk
 }
 var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	3,  // 0: ohm.v1.ListNodesResponse.nodes:type_name -> ohm.v1.NodeView
-	21, // 1: ohm.v1.NodeView.capacity:type_name -> ohm.v1.Resources
-	21, // 2: ohm.v1.NodeView.used:type_name -> ohm.v1.Resources
+	24, // 1: ohm.v1.NodeView.capacity:type_name -> ohm.v1.Resources
+	24, // 2: ohm.v1.NodeView.used:type_name -> ohm.v1.Resources
 	4,  // 3: ohm.v1.NodeView.gpus:type_name -> ohm.v1.GPUView
-	17, // 4: ohm.v1.NodeView.labels:type_name -> ohm.v1.NodeView.LabelsEntry
-	18, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
-	22, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
-	23, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
-	19, // 8: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
-	7,  // 9: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
-	8,  // 10: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
-	9,  // 11: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
-	24, // 12: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
-	24, // 13: ohm.v1.Hello.node:type_name -> ohm.v1.Node
-	25, // 14: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
-	12, // 15: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
-	13, // 16: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
-	15, // 17: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
-	11, // 18: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
-	26, // 19: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
-	14, // 20: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
-	14, // 21: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
-	27, // 22: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
-	20, // 23: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
-	28, // 24: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
-	26, // 25: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
-	29, // 26: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
-	30, // 27: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
-	26, // 28: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
-	0,  // 29: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
-	2,  // 30: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
-	5,  // 31: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
-	6,  // 32: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
-	31, // 33: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
-	1,  // 34: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
-	3,  // 35: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
-	3,  // 36: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
-	10, // 37: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
-	16, // 38: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
-	34, // [34:39] is the sub-list for method output_type
-	29, // [29:34] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	20, // 4: ohm.v1.NodeView.labels:type_name -> ohm.v1.NodeView.LabelsEntry
+	21, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
+	25, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
+	26, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
+	25, // 8: ohm.v1.NodeView.drain_deadline:type_name -> google.protobuf.Timestamp
+	22, // 9: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
+	27, // 10: ohm.v1.SetIntentRequest.drain_within:type_name -> google.protobuf.Duration
+	27, // 11: ohm.v1.PlanDrainRequest.drain_within:type_name -> google.protobuf.Duration
+	8,  // 12: ohm.v1.PlanDrainResponse.steps:type_name -> ohm.v1.DrainStep
+	10, // 13: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
+	11, // 14: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
+	12, // 15: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
+	28, // 16: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
+	28, // 17: ohm.v1.Hello.node:type_name -> ohm.v1.Node
+	29, // 18: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
+	15, // 19: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
+	16, // 20: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
+	18, // 21: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
+	14, // 22: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
+	27, // 23: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
+	17, // 24: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
+	17, // 25: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
+	30, // 26: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
+	23, // 27: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
+	31, // 28: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
+	27, // 29: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
+	32, // 30: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
+	33, // 31: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
+	27, // 32: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
+	0,  // 33: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
+	2,  // 34: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
+	5,  // 35: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
+	6,  // 36: ohm.v1.Nodes.PlanDrain:input_type -> ohm.v1.PlanDrainRequest
+	9,  // 37: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
+	34, // 38: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
+	1,  // 39: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
+	3,  // 40: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
+	3,  // 41: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
+	7,  // 42: ohm.v1.Nodes.PlanDrain:output_type -> ohm.v1.PlanDrainResponse
+	13, // 43: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
+	19, // 44: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
+	39, // [39:45] is the sub-list for method output_type
+	33, // [33:39] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_nodes_proto_init() }
@@ -1463,13 +1732,13 @@ func file_ohm_v1_nodes_proto_init() {
 	file_ohm_v1_jobs_proto_init()
 	file_ohm_v1_records_proto_init()
 	file_ohm_v1_nodes_proto_msgTypes[5].OneofWrappers = []any{}
-	file_ohm_v1_nodes_proto_msgTypes[6].OneofWrappers = []any{
+	file_ohm_v1_nodes_proto_msgTypes[9].OneofWrappers = []any{
 		(*AgentMessage_Hello)(nil),
 		(*AgentMessage_Heartbeat)(nil),
 		(*AgentMessage_Statuses)(nil),
 		(*AgentMessage_Facts)(nil),
 	}
-	file_ohm_v1_nodes_proto_msgTypes[10].OneofWrappers = []any{
+	file_ohm_v1_nodes_proto_msgTypes[13].OneofWrappers = []any{
 		(*ServerMessage_Complete)(nil),
 		(*ServerMessage_Incremental)(nil),
 		(*ServerMessage_Logs)(nil),
@@ -1481,7 +1750,7 @@ func file_ohm_v1_nodes_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_nodes_proto_rawDesc), len(file_ohm_v1_nodes_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

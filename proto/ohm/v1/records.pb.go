@@ -1054,9 +1054,12 @@ func (x *Gang) GetTimeout() *durationpb.Duration {
 }
 
 type StopPolicy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Signal        string                 `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"` // SIGTERM, …
-	Grace         *durationpb.Duration   `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Signal string                 `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"` // SIGTERM, …
+	Grace  *durationpb.Duration   `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	// replace says when the next attempt of a task that is taken off its node may start:
+	// afterExit | atOnce, while the one before still ends.
+	Replace       string `protobuf:"bytes,3,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1105,6 +1108,66 @@ func (x *StopPolicy) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *StopPolicy) GetReplace() string {
+	if x != nil {
+		return x.Replace
+	}
+	return ""
+}
+
+// WhenSilent says what becomes of the tasks on a node that nothing is heard of.
+type WhenSilent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Then          string                 `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`   // replace | keep | never
+	After         *durationpb.Duration   `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // absent: as the cell has it for that answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhenSilent) Reset() {
+	*x = WhenSilent{}
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhenSilent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhenSilent) ProtoMessage() {}
+
+func (x *WhenSilent) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhenSilent.ProtoReflect.Descriptor instead.
+func (*WhenSilent) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WhenSilent) GetThen() string {
+	if x != nil {
+		return x.Then
+	}
+	return ""
+}
+
+func (x *WhenSilent) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 // JobSpec is what a user submits; every default is filled in by the server.
 type JobSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1119,13 +1182,14 @@ type JobSpec struct {
 	MaxRuntime    *durationpb.Duration   `protobuf:"bytes,9,opt,name=max_runtime,json=maxRuntime,proto3" json:"max_runtime,omitempty"` // of one attempt; absent: no limit
 	Stop          *StopPolicy            `protobuf:"bytes,10,opt,name=stop,proto3" json:"stop,omitempty"`
 	Groups        []*Group               `protobuf:"bytes,11,rep,name=groups,proto3" json:"groups,omitempty"`
+	WhenSilent    *WhenSilent            `protobuf:"bytes,20,opt,name=when_silent,json=whenSilent,proto3" json:"when_silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1201,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1214,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -1230,6 +1294,13 @@ func (x *JobSpec) GetGroups() []*Group {
 	return nil
 }
 
+func (x *JobSpec) GetWhenSilent() *WhenSilent {
+	if x != nil {
+		return x.WhenSilent
+	}
+	return nil
+}
+
 // Job is the record jobs/<ns>/<job>. Nothing that progress changes is in it.
 type Job struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -1250,7 +1321,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1333,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1346,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1353,7 +1424,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1436,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1449,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Outcome) GetState() string {
@@ -1419,7 +1490,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1502,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1515,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -1524,7 +1595,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1607,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1620,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -1599,7 +1670,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1682,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1695,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -1653,7 +1724,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1736,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1749,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -1729,7 +1800,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1812,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1825,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -1904,7 +1975,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +1987,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2000,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -2028,7 +2099,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2111,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2124,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -2079,24 +2150,27 @@ func (x *Ended) GetStatus() *Status {
 
 // Node is the agent's facts about its machine: the record nodes/<node>.
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	BootId        string                 `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Capacity      *Resources             `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	Gpus          []*Device              `protobuf:"bytes,4,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Attributes    map[string]string      `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // os, arch, driver, hollow, …
-	Driver        string                 `protobuf:"bytes,6,opt,name=driver,proto3" json:"driver,omitempty"`
-	Capabilities  []string               `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"` // what the driver can enforce here
-	AgentVersion  string                 `protobuf:"bytes,8,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
-	Fence         *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
-	DeviceError   string                 `protobuf:"bytes,15,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now; empty: they can
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Name         string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	BootId       string                 `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Capacity     *Resources             `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Gpus         []*Device              `protobuf:"bytes,4,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Attributes   map[string]string      `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // os, arch, driver, hollow, …
+	Driver       string                 `protobuf:"bytes,6,opt,name=driver,proto3" json:"driver,omitempty"`
+	Capabilities []string               `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"` // what the driver can enforce here
+	AgentVersion string                 `protobuf:"bytes,8,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	Fence        *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
+	DeviceError  string                 `protobuf:"bytes,15,opt,name=device_error,json=deviceError,proto3" json:"device_error,omitempty"` // why its devices cannot be told now; empty: they can
+	// boot_after is a revision: whatever was placed here up to it was placed before the
+	// machine booted, and has ended with that. Written by the server.
+	BootAfter     int64 `protobuf:"varint,20,opt,name=boot_after,json=bootAfter,proto3" json:"boot_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2182,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2195,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Node) GetName() string {
@@ -2194,21 +2268,34 @@ func (x *Node) GetDeviceError() string {
 	return ""
 }
 
+func (x *Node) GetBootAfter() int64 {
+	if x != nil {
+		return x.BootAfter
+	}
+	return 0
+}
+
 // Intent is the operator's wish for a node: the record intents/<node>.
 type Intent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Ineligible    bool                   `protobuf:"varint,2,opt,name=ineligible,proto3" json:"ineligible,omitempty"` // takes no new task
-	Drain         bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`           // and gives up those that it has
-	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Fence         *Fence                 `protobuf:"bytes,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Node       string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Ineligible bool                   `protobuf:"varint,2,opt,name=ineligible,proto3" json:"ineligible,omitempty"` // takes no new task
+	Drain      bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`           // and gives up those that it has
+	Labels     map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Fence      *Fence                 `protobuf:"bytes,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	// drain_deadline is until when tasks that end by themselves may go on during a drain.
+	// The keeper removes it when it has passed.
+	DrainDeadline *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=drain_deadline,json=drainDeadline,proto3" json:"drain_deadline,omitempty"`
+	// lost is the operator's word that a silent node will not come back with its tasks. It
+	// goes when the node has a session again.
+	Lost          bool `protobuf:"varint,21,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2307,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2320,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Intent) GetNode() string {
@@ -2271,6 +2358,20 @@ func (x *Intent) GetFence() *Fence {
 	return nil
 }
 
+func (x *Intent) GetDrainDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainDeadline
+	}
+	return nil
+}
+
+func (x *Intent) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
 // Alive is the record alive/<node>: which server holds its session.
 type Alive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2285,7 +2386,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2398,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2411,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Alive) GetNode() string {
@@ -2361,7 +2462,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2474,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2487,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Scheduler) GetName() string {
@@ -2431,7 +2532,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2544,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2557,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -2513,7 +2614,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2626,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2639,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Hold) GetNode() string {
@@ -2624,7 +2725,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2737,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2750,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Party) GetScheduler() string {
@@ -2705,7 +2806,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2818,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2831,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Conflict) GetId() string {
@@ -2851,7 +2952,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2964,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2977,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Reason) GetReason() string {
@@ -2919,7 +3020,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3032,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3045,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -2994,7 +3095,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3107,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3120,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -3096,7 +3197,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3209,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3222,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Meta) GetValue() string {
@@ -3152,7 +3253,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3265,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3278,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -3222,7 +3323,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3335,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3348,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Quota) GetKind() string {
@@ -3300,7 +3401,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3413,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3426,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Share) GetKind() string {
@@ -3477,11 +3578,16 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x1d\n" +
 	"\n" +
 	"on_timeout\x18\x02 \x01(\tR\tonTimeout\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"U\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"o\n" +
 	"\n" +
 	"StopPolicy\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xd8\x03\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x18\n" +
+	"\areplace\x18\x03 \x01(\tR\areplace\"Q\n" +
+	"\n" +
+	"WhenSilent\x12\x12\n" +
+	"\x04then\x18\x01 \x01(\tR\x04then\x12/\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\x8d\x04\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3497,7 +3603,9 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"maxRuntime\x12&\n" +
 	"\x04stop\x18\n" +
 	" \x01(\v2\x12.ohm.v1.StopPolicyR\x04stop\x12%\n" +
-	"\x06groups\x18\v \x03(\v2\r.ohm.v1.GroupR\x06groups\x1a9\n" +
+	"\x06groups\x18\v \x03(\v2\r.ohm.v1.GroupR\x06groups\x123\n" +
+	"\vwhen_silent\x18\x14 \x01(\v2\x12.ohm.v1.WhenSilentR\n" +
+	"whenSilent\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -3582,7 +3690,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05Ended\x12/\n" +
 	"\tplacement\x18\x01 \x01(\v2\x11.ohm.v1.PlacementR\tplacement\x12-\n" +
 	"\x12placement_revision\x18\x02 \x01(\x03R\x11placementRevision\x12&\n" +
-	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xac\x03\n" +
+	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xcb\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12-\n" +
@@ -3595,10 +3703,12 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\fcapabilities\x18\a \x03(\tR\fcapabilities\x12#\n" +
 	"\ragent_version\x18\b \x01(\tR\fagentVersion\x12#\n" +
 	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x12!\n" +
-	"\fdevice_error\x18\x0f \x01(\tR\vdeviceError\x1a=\n" +
+	"\fdevice_error\x18\x0f \x01(\tR\vdeviceError\x12\x1d\n" +
+	"\n" +
+	"boot_after\x18\x14 \x01(\x03R\tbootAfter\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbd\x02\n" +
 	"\x06Intent\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1e\n" +
 	"\n" +
@@ -3606,7 +3716,9 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"ineligible\x12\x14\n" +
 	"\x05drain\x18\x03 \x01(\bR\x05drain\x122\n" +
 	"\x06labels\x18\x04 \x03(\v2\x1a.ohm.v1.Intent.LabelsEntryR\x06labels\x12#\n" +
-	"\x05fence\x18\x05 \x01(\v2\r.ohm.v1.FenceR\x05fence\x1a9\n" +
+	"\x05fence\x18\x05 \x01(\v2\r.ohm.v1.FenceR\x05fence\x12A\n" +
+	"\x0edrain_deadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\rdrainDeadline\x12\x12\n" +
+	"\x04lost\x18\x15 \x01(\bR\x04lost\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x01\n" +
@@ -3755,7 +3867,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -3773,113 +3885,117 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*Group)(nil),                 // 13: ohm.v1.Group
 	(*Gang)(nil),                  // 14: ohm.v1.Gang
 	(*StopPolicy)(nil),            // 15: ohm.v1.StopPolicy
-	(*JobSpec)(nil),               // 16: ohm.v1.JobSpec
-	(*Job)(nil),                   // 17: ohm.v1.Job
-	(*Outcome)(nil),               // 18: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 19: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 20: ohm.v1.Slot
-	(*Fence)(nil),                 // 21: ohm.v1.Fence
-	(*Victim)(nil),                // 22: ohm.v1.Victim
-	(*Placement)(nil),             // 23: ohm.v1.Placement
-	(*Status)(nil),                // 24: ohm.v1.Status
-	(*Ended)(nil),                 // 25: ohm.v1.Ended
-	(*Node)(nil),                  // 26: ohm.v1.Node
-	(*Intent)(nil),                // 27: ohm.v1.Intent
-	(*Alive)(nil),                 // 28: ohm.v1.Alive
-	(*Scheduler)(nil),             // 29: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 30: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 31: ohm.v1.Hold
-	(*Party)(nil),                 // 32: ohm.v1.Party
-	(*Conflict)(nil),              // 33: ohm.v1.Conflict
-	(*Reason)(nil),                // 34: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 35: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 36: ohm.v1.Waiting
-	(*Meta)(nil),                  // 37: ohm.v1.Meta
-	(*Amounts)(nil),               // 38: ohm.v1.Amounts
-	(*Quota)(nil),                 // 39: ohm.v1.Quota
-	(*Share)(nil),                 // 40: ohm.v1.Share
-	nil,                           // 41: ohm.v1.Container.EnvEntry
-	nil,                           // 42: ohm.v1.Group.EnvEntry
-	nil,                           // 43: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 44: ohm.v1.Node.AttributesEntry
-	nil,                           // 45: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*WhenSilent)(nil),            // 16: ohm.v1.WhenSilent
+	(*JobSpec)(nil),               // 17: ohm.v1.JobSpec
+	(*Job)(nil),                   // 18: ohm.v1.Job
+	(*Outcome)(nil),               // 19: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 20: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 21: ohm.v1.Slot
+	(*Fence)(nil),                 // 22: ohm.v1.Fence
+	(*Victim)(nil),                // 23: ohm.v1.Victim
+	(*Placement)(nil),             // 24: ohm.v1.Placement
+	(*Status)(nil),                // 25: ohm.v1.Status
+	(*Ended)(nil),                 // 26: ohm.v1.Ended
+	(*Node)(nil),                  // 27: ohm.v1.Node
+	(*Intent)(nil),                // 28: ohm.v1.Intent
+	(*Alive)(nil),                 // 29: ohm.v1.Alive
+	(*Scheduler)(nil),             // 30: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 31: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 32: ohm.v1.Hold
+	(*Party)(nil),                 // 33: ohm.v1.Party
+	(*Conflict)(nil),              // 34: ohm.v1.Conflict
+	(*Reason)(nil),                // 35: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 36: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 37: ohm.v1.Waiting
+	(*Meta)(nil),                  // 38: ohm.v1.Meta
+	(*Amounts)(nil),               // 39: ohm.v1.Amounts
+	(*Quota)(nil),                 // 40: ohm.v1.Quota
+	(*Share)(nil),                 // 41: ohm.v1.Share
+	nil,                           // 42: ohm.v1.Container.EnvEntry
+	nil,                           // 43: ohm.v1.Group.EnvEntry
+	nil,                           // 44: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 45: ohm.v1.Node.AttributesEntry
+	nil,                           // 46: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	10, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	41, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	42, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	11, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	42, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	43, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	9,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	11, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	12, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	46, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
-	46, // 12: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	46, // 13: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	43, // 14: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	14, // 15: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	46, // 16: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	15, // 17: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	13, // 18: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	16, // 19: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	18, // 20: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	47, // 21: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	47, // 22: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	19, // 23: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	47, // 24: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	20, // 25: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	20, // 26: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 27: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 28: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 29: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 30: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	22, // 31: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	47, // 32: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	21, // 33: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	20, // 34: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 35: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	47, // 36: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	47, // 37: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	23, // 38: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	24, // 39: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 40: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 41: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	44, // 42: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	21, // 43: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	45, // 44: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	21, // 45: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	47, // 46: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	47, // 47: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	47, // 48: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 49: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 50: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	47, // 51: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	21, // 52: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	20, // 53: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	20, // 54: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	47, // 55: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	20, // 56: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	32, // 57: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	32, // 58: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	34, // 59: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	47, // 60: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	35, // 61: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	47, // 62: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	38, // 63: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	47, // 64: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	38, // 65: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	38, // 66: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	38, // 67: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	47, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	47, // 12: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	47, // 13: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	47, // 14: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	44, // 15: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	14, // 16: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	47, // 17: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	15, // 18: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	13, // 19: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	16, // 20: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
+	17, // 21: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	19, // 22: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	48, // 23: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	48, // 24: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	20, // 25: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	48, // 26: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	21, // 27: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	21, // 28: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 29: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 30: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 31: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 32: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	23, // 33: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	48, // 34: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	22, // 35: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	21, // 36: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 37: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	48, // 38: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	48, // 39: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	24, // 40: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	25, // 41: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 42: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 43: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	45, // 44: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	22, // 45: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	46, // 46: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	22, // 47: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	48, // 48: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	48, // 49: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	48, // 50: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	48, // 51: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 52: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 53: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	48, // 54: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	22, // 55: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	21, // 56: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	21, // 57: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	48, // 58: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	21, // 59: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	33, // 60: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	33, // 61: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	35, // 62: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	48, // 63: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	36, // 64: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	48, // 65: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	39, // 66: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	48, // 67: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	39, // 68: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	39, // 69: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	39, // 70: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -3887,15 +4003,15 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[12].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[34].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[13].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
