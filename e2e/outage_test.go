@@ -350,7 +350,7 @@ func TestCase62(t *testing.T) {
 	dir, notes, address := shortDir(t), shortDir(t), freeAddress(t)
 	serve := func() *process {
 		args := []string{"server", "--embedded-etcd", "--data-dir", filepath.Join(dir, "server"), "--address", address}
-		p := start(t, "ohm", append(args, quick...)...)
+		p := start(t, "ohm", append(args, slower...)...)
 		p.word("ready")
 		return p
 	}
