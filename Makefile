@@ -18,8 +18,10 @@ BENCHFLAGS ?= -benchtime 200ms -count 6
 DURATION ?= $(if $(filter chaos,$(MAKECMDGOALS)),80s,90s)
 SEED ?=
 ROBUSTFLAGS ?=
+# make scale: of simulated nodes.
+NODES ?= 5000
 
-.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages robust chaos demo clean
+.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages robust scale chaos demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +72,9 @@ chaos: build ## tasks on native and containerd while agents and containerd are k
 	@CGO_ENABLED=0 go build -o bin/chaos ./agent/chaos/chaos
 	@bin/chaos -ohm bin/ohm -dir bin/chaos-report -duration $(DURATION) $(if $(SEED),-seed $(SEED))
 	@rm -rf bin/chaos-report # what fails leaves it
+
+scale: ## 5,000 simulated nodes on real sessions, and all their tasks end at once (make test has 500; NODES=…)
+	E2E_SCALE_NODES=$(NODES) go test -count=1 -v -timeout 20m -run 'TestScale$$' ./e2e
 
 demo: build ## a cell on this machine, a job of each kind, a race, and a clean end
 	hack/demo.sh

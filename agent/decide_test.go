@@ -25,6 +25,8 @@ func TestDecide(t *testing.T) {
 	run := essence(wanted)
 	running := driver.Observation{State: task.Running, Started: ago(30 * time.Second), Pid: 7}
 	exited := driver.Observation{State: task.Succeeded, Cause: task.Exited, Started: ago(30 * time.Second), Ended: ago(time.Second)}
+	booted := assignment("a", 1000, stopFor(task.NodeLost))
+	unseen := driver.Observation{State: task.Failed, Cause: task.UnknownExit, Started: ago(time.Hour), Ended: ago(time.Second)}
 	for _, c := range []struct {
 		name   string
 		s      situation
@@ -58,6 +60,11 @@ func TestDecide(t *testing.T) {
 			call: driver.CallKill, status: "Stopping", asked: 10 * time.Second, cause: task.Stop},
 		{name: "wanted again", s: situation{desired: wanted, here: true, seen: running, memo: memo{StopAsked: ago(time.Second), StopCause: task.Stop}},
 			status: "Stopping", asked: time.Second, cause: task.Stop, wake: 9 * time.Second},
+		{name: "of before the boot, never heard of", s: situation{desired: booted}, status: "Lost NodeLost"},
+		{name: "of before the boot, started", s: situation{desired: booted, memo: memo{Started: true}}, status: "Lost NodeLost"},
+		{name: "of before the boot, its end not seen", s: situation{desired: booted, here: true, seen: unseen}, status: "Lost NodeLost"},
+		{name: "of before the boot, its end seen", s: situation{desired: booted, here: true, seen: exited}, status: "Succeeded Exited"},
+		{name: "of before the boot, ended as the journal knows", s: situation{desired: booted, memo: memo{Started: true, End: done}}, status: "Succeeded Exited"},
 		{name: "over its limit", s: situation{desired: assignment("a", 1, maxRuntime(30*time.Second)), here: true, seen: running},
 			call: driver.CallTerminate, status: "Stopping", cause: task.TimedOut, wake: 10 * time.Second},
 		{name: "released while it runs", s: situation{here: true, seen: running}, call: driver.CallTerminate, wake: 10 * time.Second},

@@ -53,6 +53,10 @@ func end(s *situation, m *memo, stop string) *ohmv1.Status {
 		return seenEnd(p, s.seen, m, stop)
 	case s.here && s.seen.State > task.Assigned:
 		return nil
+	case m.Started && !s.here && stop == task.NodeLost:
+		st := endStatus(p, task.Lost, task.NodeLost, "the node has booted since")
+		st.Ended = stamp(s.now)
+		return st
 	case m.Started && !s.here:
 		st := endStatus(p, task.Failed, task.UnknownExit, "the node has no trace of it any more")
 		st.Ended = stamp(s.now)
@@ -78,6 +82,10 @@ func seenEnd(p *ohmv1.Placement, o driver.Observation, m *memo, stop string) *oh
 	}
 	if o.Cause == task.PortBusy {
 		st.BusyPorts = portNumbers(p) // one of them is
+	}
+	if stop == task.NodeLost && o.Cause == task.UnknownExit { // the driver does not know either: it was the boot
+		st.State, st.Cause = task.Lost, task.NodeLost
+		return st
 	}
 	asked := !m.StopAsked.IsZero() && (o.Ended.IsZero() || !o.Ended.Before(m.StopAsked))
 	if m.StopAsked.IsZero() && stop != "" && o.Cause == task.Signalled {

@@ -4,22 +4,24 @@ import (
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
-// NodeWrite is the write of one of a node's own records (nodes/, intents/, holds/). It
+// NodeWrite is the write of some of a node's own records (nodes/, intents/, holds/). It
 // compares and bumps the node's fence, so that no claim commits that was judged on the
 // node as it was before. n is the node's row; nil if nothing is stored of it yet.
-func NodeWrite(name NodeName, n *Node, rec Record) Write {
+func NodeWrite(name NodeName, n *Node, recs ...Record) Write {
 	var compared Revision
 	if n != nil {
 		compared = n.Fence
 	}
-	fence := &ohmv1.Fence{Compared: int64(compared), Records: 1}
-	switch v := rec.Value.(type) {
-	case *ohmv1.Node:
-		v.Fence = fence
-	case *ohmv1.Intent:
-		v.Fence = fence
-	case *ohmv1.Hold:
-		v.Fence = fence
+	fence := &ohmv1.Fence{Compared: int64(compared), Records: int32(len(recs))}
+	for _, rec := range recs {
+		switch v := rec.Value.(type) {
+		case *ohmv1.Node:
+			v.Fence = fence
+		case *ohmv1.Intent:
+			v.Fence = fence
+		case *ohmv1.Hold:
+			v.Fence = fence
+		}
 	}
-	return Write{Fences: []FenceBump{{Node: name, Compared: compared}}, Records: []Record{rec}}
+	return Write{Fences: []FenceBump{{Node: name, Compared: compared}}, Records: recs}
 }

@@ -90,7 +90,7 @@ groups:
 	if a := d.try("run", d.job(eater), "--wait", "--timeout", patience.String()); a.code != 1 {
 		t.Errorf("exit code %d: %s", a.code, a.stderr)
 	}
-	if v := d.only("eater"); v.Cause != "OOMKilled" || v.State != "Failed" || !strings.Contains(v.Message, "64Mi") || !strings.Contains(v.Message, "peak") {
+	if v := d.only("eater"); v.Cause != "OOMKilled" || v.State != "Failed" || !strings.Contains(v.Message, "its limit is 64Mi, it used up to ") {
 		t.Errorf("the eater is %+v", v)
 	}
 

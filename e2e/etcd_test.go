@@ -23,6 +23,8 @@ const (
 	etcdURLVar = "E2E_ETCD_URL"
 	// And with this one, it takes no writes once its file is of so many bytes.
 	etcdQuotaVar = "E2E_ETCD_QUOTA"
+	// And with this one, "name name=http://peer,…", a member of that name of a cluster.
+	etcdClusterVar = "E2E_ETCD_CLUSTER"
 )
 
 // etcdMain is an etcd with etcd's own limits. It ends when it is killed.
@@ -44,6 +46,19 @@ func etcdMain(dir, address string) int {
 			return 1
 		}
 	}
+	if name, cluster, ok := strings.Cut(os.Getenv(etcdClusterVar), " "); ok {
+		cfg.Name, cfg.InitialCluster = name, cluster
+		for member := range strings.SplitSeq(cluster, ",") {
+			if address, mine := strings.CutPrefix(member, name+"="); mine {
+				peer, err := url.Parse(address)
+				if err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					return 1
+				}
+				cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+			}
+		}
+	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -58,15 +73,39 @@ func etcdMain(dir, address string) int {
 // startEtcd starts an etcd in a process of its own.
 func startEtcd(t *testing.T, dir, address string, env ...string) *process {
 	t.Helper()
+	p := spawnEtcd(t, dir, address, env...)
+	p.word("ready")
+	return p
+}
+
+func spawnEtcd(t *testing.T, dir, address string, env ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
 	cmd.Env = environment(append(env, etcdDirVar+"="+dir, etcdURLVar+"=http://"+address)...)
-	p := spawn(t, cmd)
-	p.word("ready")
-	return p
+	return spawn(t, cmd)
+}
+
+// startEtcds starts three members of one etcd, by their addresses for clients.
+func startEtcds(t *testing.T, dir string) map[string]*process {
+	t.Helper()
+	var cluster []string
+	for i := range 3 {
+		cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i, freeAddress(t)))
+	}
+	members := map[string]*process{}
+	for i := range 3 {
+		name := fmt.Sprintf("m%d", i)
+		address := freeAddress(t)
+		members[address] = spawnEtcd(t, filepath.Join(dir, name), address, etcdClusterVar+"="+name+" "+strings.Join(cluster, ","))
+	}
+	for _, m := range members {
+		m.word("ready")
+	}
+	return members
 }
 
 // freeAddress is a loopback address that was free just now, for what is started again at

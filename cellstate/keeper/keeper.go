@@ -1,6 +1,6 @@
 // Package keeper holds the housekeeping loops of the control plane. One server of a
-// cell at a time, the leader, runs them: it marks jobs done, releases what stood on
-// nodes that are lost, deals out quotas, and removes what is kept long enough.
+// cell at a time, the leader, runs them: it marks jobs done, gives up what stood on
+// nodes that are lost, brings drains forward, deals out quotas, and removes what is kept long enough.
 //
 // Every write is guarded by the leadership key's revision, so that a leader that has
 // been succeeded without noticing changes nothing any more. What a loop does is decided
@@ -42,14 +42,16 @@ type Limits struct {
 	Store time.Duration // how long the store may take to answer; 5 s
 	Lease time.Duration // life of the leadership without renewal; 10 s
 
-	// A node is lost when no server has had its session for LostAfter; 40 s. For Grace
-	// after this keeper has become the leader nothing is lost; 40 s.
-	LostAfter, Grace time.Duration
-	// BrakePercent of the nodes unseen at once, and at least BrakeNodes, are more likely
-	// trouble of the control plane's than of the nodes': nothing is lost then. More than
-	// 40, at least 3. A node that has nothing left on it counts for BrakeWindow; 10 min.
-	BrakePercent, BrakeNodes int
-	BrakeWindow              time.Duration
+	// What stands on a node is given up when no server has had its session for LostAfter,
+	// 40 s, unless its job says otherwise; what is to be kept, after KeepFor, 24 h. For Grace
+	// after this keeper has become the leader nothing is given up; 40 s.
+	LostAfter, KeepFor, Grace time.Duration
+	// More than BrakeShare of the nodes silent at once, a third, and at least BrakeNodes, 3,
+	// are more likely trouble of the control plane's than of the nodes': nothing is given up
+	// then. A node of which nothing is about to be given up counts for BrakeWindow; 10 min.
+	BrakeShare  float64
+	BrakeNodes  int
+	BrakeWindow time.Duration
 
 	// A job is removed when it has been done for DoneAfter, 24 h, and sooner where there
 	// are more than DoneJobs that are done; 10,000.
@@ -87,6 +89,7 @@ func (l Limits) withDefaults() Limits {
 	span(&l.Store, 5*time.Second)
 	span(&l.Lease, 10*time.Second)
 	span(&l.LostAfter, 40*time.Second)
+	span(&l.KeepFor, 24*time.Hour)
 	span(&l.Grace, 40*time.Second)
 	span(&l.BrakeWindow, 10*time.Minute)
 	span(&l.DoneAfter, 24*time.Hour)
@@ -101,7 +104,9 @@ func (l Limits) withDefaults() Limits {
 	if l.DefragmentBytes <= 0 {
 		l.DefragmentBytes = 256 << 20
 	}
-	number(&l.BrakePercent, 40)
+	if l.BrakeShare <= 0 {
+		l.BrakeShare = 1.0 / 3
+	}
 	number(&l.BrakeNodes, 3)
 	number(&l.DoneJobs, DoneJobs)
 	number(&l.Attempts, 8)
@@ -131,7 +136,7 @@ func New(cfg Config) *Keeper {
 // Leads says whether this keeper is the leader now, as far as it knows.
 func (k *Keeper) Leads() bool { return k.leads.Load() }
 
-// Braking says whether so many nodes are unseen at once that none is declared lost.
+// Braking says whether so many nodes are silent at once that nothing is given up.
 func (k *Keeper) Braking() bool { return k.braking.Load() }
 
 // retry is the pause before a store that did not answer is asked again.

@@ -112,6 +112,10 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 		if err == nil {
 			err = k.lose(ctx, lead, liveness, snapshot, start)
 		}
+		var deadline time.Time
+		if err == nil {
+			deadline, err = k.drain(ctx, lead, snapshot, start)
+		}
 		if err == nil {
 			err = k.deal(ctx, lead, snapshot)
 		}
@@ -135,7 +139,7 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 			rest = 0
 		}
 		pause(ctx, max(keepEvery, rest))
-		until := earliest(wake, liveness.wake(), swept.Add(sweep.Sweep))
+		until := earliest(wake, liveness.wake(), deadline, swept.Add(sweep.Sweep))
 		timer := time.NewTimer(time.Until(until))
 		select {
 		case <-newer:

@@ -30,6 +30,6 @@ func (k *Keeper) Collectors() []prometheus.Collector {
 		size("file_bytes", "What that takes on disk, with what is free in the file.", func(s *cellstate.Size) int64 { return s.File }),
 		size("quota_bytes", "The size of the file at which the store takes no more writes; 0: none, or not known.", func(s *cellstate.Size) int64 { return s.Quota }),
 		size("alarm_percent", "The alarm level that the file has reached, in percent of the quota: 0, 70 or 85.", func(s *cellstate.Size) int64 { return int64(level(*s)) }),
-		gauge("braking", "1 while so many nodes are unseen at once that none is declared lost.", k.Braking),
+		gauge("braking", "1 while so many nodes are silent at once that nothing on them is given up.", k.Braking),
 	}
 }

@@ -129,8 +129,8 @@ func (a *aliveKeeper) renew(s *session) bool {
 // attach writes the node's facts, where they have changed, and its alive record. Who
 // comes later wins: whatever alive record is there is replaced.
 func (a *aliveKeeper) attach(s *session, hello *ohmv1.Hello) error {
-	return a.put(s.ctx, s, func(n *cellstate.Node, record cellstate.Record) (w cellstate.Write, err error) {
-		w = factsWrite(s.node, n, hello.GetNode())
+	return a.put(s.ctx, s, func(at *cellstate.Snapshot, n *cellstate.Node, record cellstate.Record) (w cellstate.Write, err error) {
+		w = factsWrite(at, s.node, n, hello.GetNode())
 		w.Records = append(w.Records, record)
 		return w, nil
 	})
@@ -151,31 +151,47 @@ func (a *aliveKeeper) facts(s *session, said *ohmv1.Node) error {
 		if n == nil || n.Alive.GetSession() != s.id {
 			return w, errReplaced
 		}
-		w = factsWrite(s.node, n, said)
+		w = factsWrite(at, s.node, n, said)
 		w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.AliveKey(s.node), Revision: n.AliveRevision})
 		return w, nil
 	})
 	return err
 }
 
-// factsWrite puts the node's record, if it is to be another one.
-func factsWrite(name cellstate.NodeName, n *cellstate.Node, said *ohmv1.Node) (w cellstate.Write) {
+// factsWrite puts what changes of a node because its agent speaks: its facts, if they are
+// others, and the intent, if it was thought lost. Of a machine that has booted since the facts
+// say so, with the revision up to which all that was placed on it is over. The write compares
+// the node's fence, so nothing was placed between that revision and the write.
+func factsWrite(at *cellstate.Snapshot, name cellstate.NodeName, n *cellstate.Node, said *ohmv1.Node) (w cellstate.Write) {
 	facts := proto.CloneOf(said)
-	facts.Fence = nil // the write's own comes instead
-	if n != nil && sameFacts(n.Facts, facts) {
-		return w
+	facts.Fence, facts.BootAfter = nil, 0 // the write's own comes instead
+	record := cellstate.Record{Key: cellstate.NodeKey(name), Value: facts}
+	if n != nil && n.Facts != nil {
+		facts.BootAfter = n.Facts.GetBootAfter()
+		if facts.GetBootId() != n.Facts.GetBootId() {
+			facts.BootAfter = int64(at.Revision())
+		}
+		record.Read = n.FactsRevision
 	}
-	r := cellstate.Record{Key: cellstate.NodeKey(name), Value: facts}
-	if n != nil {
-		r.Read = n.FactsRevision
+	var own []cellstate.Record
+	if n == nil || !sameFacts(n.Facts, facts) {
+		own = append(own, record)
 	}
-	return cellstate.NodeWrite(name, n, r)
+	if n != nil && n.Intent.GetLost() {
+		intent := proto.CloneOf(n.Intent)
+		intent.Lost = false
+		own = append(own, cellstate.Record{Key: cellstate.IntentKey(name), Value: intent, Read: n.IntentRevision})
+	}
+	if len(own) > 0 {
+		w = cellstate.NodeWrite(name, n, own...)
+	}
+	return w
 }
 
 // rewrite writes the alive record of a session that is attached, unless somebody else
 // has the node by now.
 func (a *aliveKeeper) rewrite(ctx context.Context, s *session) {
-	err := a.put(ctx, s, func(n *cellstate.Node, record cellstate.Record) (w cellstate.Write, err error) {
+	err := a.put(ctx, s, func(_ *cellstate.Snapshot, n *cellstate.Node, record cellstate.Record) (w cellstate.Write, err error) {
 		if n != nil && n.Alive != nil && n.Alive.GetSession() != s.id {
 			return w, errReplaced
 		}
@@ -191,7 +207,7 @@ func (a *aliveKeeper) rewrite(ctx context.Context, s *session) {
 	}
 }
 
-func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.Node, cellstate.Record) (cellstate.Write, error)) error {
+func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.Snapshot, *cellstate.Node, cellstate.Record) (cellstate.Write, error)) error {
 	s.aliveMu.Lock()
 	defer s.aliveMu.Unlock()
 	if s.gone {
@@ -215,7 +231,7 @@ func (a *aliveKeeper) put(ctx context.Context, s *session, plan func(*cellstate.
 		if n != nil {
 			record.Read = n.AliveRevision
 		}
-		return plan(n, record)
+		return plan(at, n, record)
 	})
 	switch {
 	case errors.Is(err, errReplaced), errors.Is(err, errRestored):

@@ -68,6 +68,7 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 func TestHeldBackOnItsNode(t *testing.T) {
 	w := serve(t, nil)
 	w.cell.Node(celltest.Node{Name: "n1"})
+	w.cell.Put(cellstate.Record{Key: cellstate.AliveKey("n1"), Value: &ohmv1.Alive{Node: "n1"}})
 	w.submit(celltest.Job{Name: "a"})
 	p := w.cell.Place("a", 0, "n1")
 	held := celltest.StatusOf(p, task.Assigned)

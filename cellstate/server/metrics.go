@@ -119,7 +119,7 @@ func count(s *cellstate.Snapshot, now time.Time) totals {
 			reconcile.Pending: 0, reconcile.Running: 0, reconcile.Stopping: 0,
 			reconcile.Succeeded: 0, reconcile.Failed: 0, reconcile.Stopped: 0,
 		},
-		nodes:   map[string]int{nodeReady: 0, nodeDraining: 0, nodeDrained: 0, nodeIneligible: 0, nodeDiskFull: 0, nodeLost: 0},
+		nodes:   map[string]int{nodeReady: 0, nodeDraining: 0, nodeDrained: 0, nodeIneligible: 0, nodeDiskFull: 0, nodeSilent: 0, nodeLost: 0},
 		waiting: map[string]waiting{}, conflicts: map[lost]int{},
 	}
 	for row := range s.Schedulers() {

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/names"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 // nodes is the Nodes service.
@@ -26,11 +29,14 @@ const (
 	nodeDrained    = "Drained"
 	nodeIneligible = "Ineligible"
 	nodeDiskFull   = "DiskFull" // takes no new task until there is room again
-	nodeLost       = "Lost"     // no server has its session
+	nodeSilent     = "Silent"   // no server has its session; its tasks may go on
+	nodeLost       = "Lost"     // likewise, and nothing stands on it any more
 )
 
 func nodeState(n *cellstate.Node) string {
 	switch {
+	case n.Alive == nil && n.Count() > 0:
+		return nodeSilent
 	case n.Alive == nil:
 		return nodeLost
 	case n.Intent.GetDrain() && n.Count() > 0:
@@ -51,6 +57,9 @@ func (n *nodes) List(ctx context.Context, _ *ohmv1.ListNodesRequest) (*ohmv1.Lis
 		return nil, err
 	}
 	resp := &ohmv1.ListNodesResponse{}
+	if brake, _ := snapshot.Meta(reconcile.BrakeMeta); brake != nil {
+		resp.Alarm = brake.GetValue()
+	}
 	for row := range snapshot.Nodes() {
 		resp.Nodes = append(resp.Nodes, nodeView(row))
 	}
@@ -81,12 +90,18 @@ func (n *nodes) SetIntent(ctx context.Context, req *ohmv1.SetIntentRequest) (*oh
 			return nil, refuse(errInvalid, "%v", err)
 		}
 	}
+	if err := checkDrain(req.GetDrain(), req.GetDrainWithin()); err != nil {
+		return nil, err
+	}
 	snapshot, err := n.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
 		row := at.Node(cellstate.NodeName(req.GetNode()))
 		if row == nil {
 			return w, refuse(cellstate.ErrNotFound, "node %s not found", req.GetNode())
 		}
-		next := changedIntent(row.Intent, req)
+		if req.GetLost() && row.Alive != nil {
+			return w, refuse(errPrecondition, "node %s is not silent: server %s has its session", row.Name, row.Alive.GetServer())
+		}
+		next := changedIntent(row.Intent, req, time.Now())
 		if proto.Equal(next, row.Intent) {
 			w.Guards = []cellstate.Guard{{Key: cellstate.IntentKey(row.Name), Revision: row.IntentRevision}}
 			return w, nil
@@ -99,14 +114,20 @@ func (n *nodes) SetIntent(ctx context.Context, req *ohmv1.SetIntentRequest) (*oh
 	return oneNode(snapshot, req.GetNode())
 }
 
-func changedIntent(was *ohmv1.Intent, req *ohmv1.SetIntentRequest) *ohmv1.Intent {
+func changedIntent(was *ohmv1.Intent, req *ohmv1.SetIntentRequest, now time.Time) *ohmv1.Intent {
 	next := &ohmv1.Intent{}
 	if was != nil {
 		next = proto.CloneOf(was)
 	}
 	next.Node = req.GetNode()
-	if req.Drain != nil {
-		next.Drain = req.GetDrain()
+	if req.Drain != nil { // the last word counts: a drain without a deadline ends one with it
+		next.Drain, next.DrainDeadline = req.GetDrain(), nil
+		if within := req.GetDrainWithin(); within != nil {
+			next.DrainDeadline = timestamppb.New(now.Add(within.AsDuration()))
+		}
+	}
+	if req.Lost != nil {
+		next.Lost = req.GetLost()
 	}
 	if req.Ineligible != nil {
 		next.Ineligible = req.GetIneligible()
@@ -130,8 +151,8 @@ func nodeView(n *cellstate.Node) *ohmv1.NodeView {
 		Driver: n.Facts.GetDriver(), Capabilities: n.Facts.GetCapabilities(), AgentVersion: n.Facts.GetAgentVersion(),
 		DynamicPorts: n.Facts.GetDynamicPorts(), ReservedPorts: n.Facts.GetReservedPorts(), Ports: int32(len(used.Ports)),
 		Server: n.Alive.GetServer(), Since: n.Alive.GetSince(), OverCommitted: overCommitted(n),
-		DeviceError: n.Facts.GetDeviceError(),
-		DiskFull:    n.Facts.GetDiskFull(),
+		DeviceError: n.Facts.GetDeviceError(), DrainDeadline: n.Intent.GetDrainDeadline(),
+		DiskFull: n.Facts.GetDiskFull(),
 	}
 	for _, d := range n.Facts.GetGpus() {
 		v.Gpus = append(v.Gpus, &ohmv1.GPUView{

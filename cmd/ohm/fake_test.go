@@ -268,6 +268,15 @@ func (f fakeNodes) SetIntent(_ context.Context, req *ohmv1.SetIntentRequest) (*o
 	return nil, noSuch("no node %s", req.Node)
 }
 
+func (f fakeNodes) PlanDrain(_ context.Context, req *ohmv1.PlanDrainRequest) (*ohmv1.PlanDrainResponse, error) {
+	return &ohmv1.PlanDrainResponse{Steps: []*ohmv1.DrainStep{
+		{Namespace: "default", Task: "web/main/0", Attempt: 1, Kind: "service", State: "Running", Action: "Stop", Next: "Replaced", Nodes: 2,
+			Detail: "is stopped at once; another attempt starts elsewhere while it ends, of 2 nodes with room now"},
+		{Namespace: "default", Task: "sum/main/3", Attempt: 2, Kind: "batch", State: "Running", Action: "Wait", Next: "Pending",
+			Detail: "may end by itself for " + req.GetDrainWithin().AsDuration().String()},
+	}}, nil
+}
+
 type fakeCell struct {
 	ohmv1.UnimplementedCellServer
 	*fake
@@ -400,7 +409,7 @@ func fullCell() *fake {
 			{Status: hello, Revision: 40, Job: &ohmv1.Job{Version: 1, RequestId: "R1", SubmitTime: hello.Submitted,
 				Spec: &ohmv1.JobSpec{
 					Namespace: "default", Name: "hello", Kind: "batch", Scheduler: "batch", Precedence: proto.Int32(100), Labels: map[string]string{"team": "vision", "a": "yes"},
-					Retries: 3, MaxRuntime: durationpb.New(2 * time.Hour), Stop: &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second)},
+					Retries: 3, MaxRuntime: durationpb.New(2 * time.Hour), Stop: &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second), Replace: "afterExit"}, WhenSilent: &ohmv1.WhenSilent{Then: "never", After: durationpb.New(time.Minute)},
 					Groups: []*ohmv1.Group{{
 						Name: "main", Count: 4, Command: []string{"sh", "-c", "echo it's \"$OHM_TASK\""}, Env: map[string]string{"LR": "0.1"},
 						Resources:   &ohmv1.Resources{CpuMilli: 100, MemoryBytes: 64 << 20},

@@ -108,6 +108,8 @@ func TestGolden(t *testing.T) {
 		"audit":          {"audit"},
 		"stop":           {"stop", "hello"},
 		"node_drain":     {"node", "drain", "dev"},
+		"drain_plan":     {"node", "drain", "n7", "--deadline", "1h", "--dry-run"},
+		"node_lost":      {"node", "lost", "n7"},
 		"node_resume":    {"node", "resume", "n7"},
 		"node_label":     {"node", "label", "n7", "disk=ssd"},
 		"store_doctor":   {"store", "doctor"},

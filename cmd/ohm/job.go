@@ -93,11 +93,15 @@ func storedJob(p *printer, j *ohmv1.Job) {
 	if j.GetDone() != nil {
 		done = strings.TrimSpace(j.Done.State + " " + p.app.ago(j.Done.Time))
 	}
+	silent := s.GetWhenSilent().GetThen()
+	if after := s.GetWhenSilent().GetAfter(); after != nil {
+		silent += " after " + span(after.AsDuration())
+	}
 	p.pairs(
 		[2]string{"job", s.GetName()}, [2]string{"namespace", s.GetNamespace()}, [2]string{"kind", s.GetKind()},
 		[2]string{"scheduler", s.GetScheduler()}, [2]string{"precedence", fmt.Sprint(s.GetPrecedence())},
 		[2]string{"labels", mapText(s.GetLabels())}, [2]string{"gang", gang},
-		[2]string{"retries", number(s.GetRetries())}, [2]string{"max runtime", maxRuntime}, [2]string{"stop", stop},
+		[2]string{"retries", number(s.GetRetries())}, [2]string{"max runtime", maxRuntime}, [2]string{"stop", stop}, [2]string{"when silent", silent},
 		[2]string{"version", number(j.GetVersion())}, [2]string{"request id", j.GetRequestId()},
 		[2]string{"submitted", p.app.ago(j.GetSubmitTime())}, [2]string{"stopped", stopped}, [2]string{"done", done},
 	)

@@ -10,17 +10,20 @@ import (
 )
 
 func nodeCommand(a *app) *cobra.Command {
-	return noun("node", "List, get, label, drain and resume nodes",
+	return noun("node", "List, get, label, drain and resume nodes, or call them lost",
 		"Nodes are the machines of the cell, each run by one agent.",
 		"  ohm node list\n  ohm node drain n7 --wait",
-		nodeListCommand(a), nodeGetCommand(a), nodeLabelCommand(a), nodeDrainCommand(a), nodeResumeCommand(a))
+		nodeListCommand(a), nodeGetCommand(a), nodeLabelCommand(a), nodeDrainCommand(a), nodeResumeCommand(a), nodeLostCommand(a))
 }
 
 func nodeListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List nodes",
-		Long:  "List the nodes of the cell with what is used of each and how much there is.",
+		Long: `List the nodes of the cell with what is used of each and how much there is. A node
+without a session is Silent while tasks stand on it, which may go on, and Lost when none
+does any more. Where so many nodes are silent at once that nothing of them is given up, that
+is said on stderr.`,
 		Example: `  ohm node list
   ohm node list -o wide`,
 		Args: noArgs,
@@ -33,6 +36,9 @@ func nodeListCommand(a *app) *cobra.Command {
 			list, err := c.nodes.List(cmd.Context(), &ohmv1.ListNodesRequest{})
 			if err != nil {
 				return err
+			}
+			if list.Alarm != "" {
+				a.note("%s", list.Alarm)
 			}
 			if len(list.Nodes) == 0 {
 				a.note("no nodes; start one with `ohm agent`")
@@ -141,7 +147,7 @@ func portUse(n *ohmv1.NodeView) string {
 func nodeDetail(p *printer, n *ohmv1.NodeView) {
 	p.pairs(
 		[2]string{"node", n.Node}, [2]string{"state", nodeState(n)}, [2]string{"since", p.app.ago(n.Since)},
-		[2]string{"tasks", fmt.Sprint(n.Tasks)},
+		[2]string{"tasks", fmt.Sprint(n.Tasks)}, [2]string{"deadline", p.app.until(n.DrainDeadline)},
 		[2]string{"cpu", cpuUse(n) + " used"}, [2]string{"memory", memoryUse(n) + " used"}, [2]string{"disk", diskUse(n) + " used"},
 		[2]string{"ports", portUse(n)}, [2]string{"reserved ports", strings.Trim(fmt.Sprint(n.ReservedPorts), "[]")},
 		[2]string{"labels", mapText(n.Labels)}, [2]string{"attributes", mapText(n.Attributes)},

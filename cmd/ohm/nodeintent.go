@@ -7,27 +7,45 @@ import (
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func nodeDrainCommand(a *app) *cobra.Command {
-	var wait bool
-	var timeout time.Duration
+	var wait, dryRun bool
+	var timeout, deadline time.Duration
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
 		Short: "Take the tasks off a node",
 		Long: `Take the tasks off a node: it gets no new ones, and those that it has are stopped and
-placed elsewhere. It stays so until ` + "`ohm node resume`" + `. With --wait it ends when no
-task is left on the node.`,
+placed elsewhere, or wait with all their retries where nobody has room. It stays so until
+` + "`ohm node resume`" + `. With --deadline, tasks of batch and ml jobs may go on until then, and end
+by themselves. Tasks of system jobs are stopped last. With --wait it ends when no task is
+left on the node.
+
+--dry-run changes nothing and says for each task what would become of it.`,
 		Example: `  ohm node drain n7
+  ohm node drain n7 --deadline 1h --dry-run
   ohm node drain n7 --wait --timeout 10m`,
 		Args: named("the name of a node", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("timeout") && (!wait || timeout <= 0) {
 				return refuse("--timeout is a positive time for --wait, such as 10m")
 			}
-			return a.drain(cmd.Context(), args[0], wait, timeout)
+			var within *durationpb.Duration
+			if cmd.Flags().Changed("deadline") {
+				if deadline < 0 {
+					return refuse("--deadline is a time from now, such as 1h")
+				}
+				within = durationpb.New(deadline)
+			}
+			if dryRun {
+				return a.planDrain(cmd.Context(), args[0], within)
+			}
+			return a.drain(cmd.Context(), &ohmv1.SetIntentRequest{Node: args[0], Drain: proto.Bool(true), DrainWithin: within}, wait, timeout)
 		},
 	}
+	cmd.Flags().DurationVar(&deadline, "deadline", 0, "how long tasks of batch and ml jobs may go on (default: they are stopped at once)")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and say what would become of each task")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no task is left")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: give up waiting after this time (default: never)")
 	outputFlag(cmd, listFormats()...)
@@ -62,13 +80,14 @@ func nodeResumeCommand(a *app) *cobra.Command {
 // pollEvery is how often a node that is being drained is looked at.
 const pollEvery = 500 * time.Millisecond
 
-func (a *app) drain(ctx context.Context, node string, wait bool, timeout time.Duration) error {
+func (a *app) drain(ctx context.Context, intent *ohmv1.SetIntentRequest, wait bool, timeout time.Duration) error {
+	node := intent.GetNode()
 	c, err := a.dial()
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	n, err := c.nodes.SetIntent(ctx, &ohmv1.SetIntentRequest{Node: node, Drain: proto.Bool(true)})
+	n, err := c.nodes.SetIntent(ctx, intent)
 	if err != nil {
 		return a.unknownNode(ctx, c, err, node)
 	}

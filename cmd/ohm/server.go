@@ -8,6 +8,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate/keeper"
 	"github.com/ohmcell/ohm/cellstate/mirror"
+	"github.com/ohmcell/ohm/cellstate/server"
 	"github.com/ohmcell/ohm/cmd/ohm/bench"
 	"github.com/ohmcell/ohm/cmd/ohm/process"
 	"github.com/ohmcell/ohm/pkg/config"
@@ -18,6 +19,7 @@ func serverCommand(a *app) *cobra.Command {
 	p := &part{a: a}
 	var name, quota, profile string
 	var keep keeper.Limits
+	var limits server.Limits
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Run a server of a cell",
@@ -47,13 +49,14 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 			if p.embedded && dir == "" {
 				dir = a.defaultDataDir()
 			}
+			keep.Lease = limits.Lease
 			stop, err := bench.Profile(profile)
 			if err != nil {
 				return err
 			}
 			defer stop()
 			err = process.Server{
-				Keeper: keep, Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(),
+				Keeper: keep, Limits: limits, Store: p.store, Embedded: p.embedded, Quota: bytes, DataDir: dir, Listen: p.listen(),
 				Name: name, Version: version, CheckEvery: p.check, Log: log,
 				Ready: func(_ context.Context, address string, store process.Store, _ *mirror.Mirror) {
 					if p.embedded {
@@ -74,6 +77,7 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 	f.StringVar(&quota, "embedded-etcd-quota", "", "size of the embedded etcd's file at which it takes no more writes; if not given, 8Gi")
 	f.StringVar(&name, "name", "", "name of this server, unique in the cell; if not given, one is made and kept in the data dir")
 	f.IntVar(&keep.DoneJobs, "keep-done-jobs", keeper.DoneJobs, "jobs that are done and kept; the oldest beyond them are removed with all records of their tasks")
+	silenceFlags(f, &limits, &keep)
 	profileFlag(f, &profile)
 	config.Settings(f, "embedded-etcd", "embedded-etcd-quota", "keep-done-jobs")
 	return asPart(c)

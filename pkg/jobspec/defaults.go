@@ -41,7 +41,8 @@ func DefaultPrecedence(kind string) int32 {
 }
 
 // Defaults fills in what a job leaves out: the namespace, the scheduler named like the
-// kind, the precedence by kind, how to stop, the role of a container, and for ml a gang of all tasks.
+// kind, the precedence by kind, how to stop, what to do when a node is silent, the role of a
+// container, and for ml a gang of all tasks.
 func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
@@ -64,6 +65,21 @@ func Defaults(spec *ohmv1.JobSpec) {
 	}
 	if spec.Stop.Grace == nil {
 		spec.Stop.Grace = durationpb.New(30 * time.Second)
+	}
+	if spec.Stop.Replace == "" {
+		spec.Stop.Replace = "afterExit"
+		if spec.Kind == "service" {
+			spec.Stop.Replace = "atOnce"
+		}
+	}
+	if spec.WhenSilent == nil {
+		spec.WhenSilent = &ohmv1.WhenSilent{}
+	}
+	if spec.WhenSilent.Then == "" {
+		spec.WhenSilent.Then = "replace"
+		if spec.Kind == "system" { // nowhere else could it be replaced
+			spec.WhenSilent.Then = "keep"
+		}
 	}
 	for _, g := range spec.Groups {
 		for _, c := range g.GetContainers() {

@@ -52,6 +52,11 @@ func jobFields() []field[ohmv1.JobSpec] {
 				j.Stop = &ohmv1.StopPolicy{}
 				readMap(r, at, v, stopFields(), j.Stop)
 			}},
+		{name: "whenSilent", form: "map", preset: "`{then: replace}`; system: `{then: keep}`", meaning: "What becomes of a task when nothing is heard of its node any more.", aka: []string{"disconnect", "reschedule", "lost"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.WhenSilent = &ohmv1.WhenSilent{}
+				readMap(r, at, v, whenSilentFields(), j.WhenSilent)
+			}},
 		{name: "groups", form: "list", preset: "required", meaning: "The groups of tasks; at least one.", aka: []string{"tasks"},
 			read: func(r *reader, at place, v ast.Node, j *job) {
 				for i, item := range r.list(at, v) {
@@ -93,6 +98,20 @@ func stopFields() []field[ohmv1.StopPolicy] {
 			read: func(r *reader, at place, v ast.Node, s *stop) { s.Signal = r.name(at, v) }},
 		{name: "grace", form: "duration", preset: "`30s`", meaning: "The time from that signal to SIGKILL.", aka: []string{"timeout"},
 			read: func(r *reader, at place, v ast.Node, s *stop) { s.Grace = r.duration(at, v) }},
+		{name: "replace", form: strings.Join(replaceAnswers(), " \\| "), preset: "service: `atOnce`, others: `afterExit`",
+			meaning: "When the next attempt of a task may start that a drain takes off its node: when it has exited, or as soon as it was asked to, so that for a moment there are two. A task of an older version, and one of a system job, has always exited before.",
+			read:    func(r *reader, at place, v ast.Node, s *stop) { s.Replace = r.name(at, v) }},
+	}
+}
+
+func whenSilentFields() []field[ohmv1.WhenSilent] {
+	type silent = ohmv1.WhenSilent
+	return []field[silent]{
+		{name: "then", form: strings.Join(silentAnswers(), " \\| "), preset: "`replace`; system: `keep`",
+			meaning: "`replace`: it is given up after a while, and another attempt starts elsewhere. `keep`: it is left alone for a long time, and only then given up and replaced. `never`: it is given up after a while and has failed, whatever `retries` there are; only for batch and ml.",
+			read:    func(r *reader, at place, v ast.Node, w *silent) { w.Then = r.name(at, v) }},
+		{name: "after", form: "duration, 1 s and more", preset: "as the cell has it: `40s`, with `keep` `24h`", meaning: "How long the node must have been silent for the task to be given up.", aka: []string{"timeout", "lostAfter"},
+			read: func(r *reader, at place, v ast.Node, w *silent) { w.After = r.duration(at, v) }},
 	}
 }
 

@@ -72,7 +72,8 @@ labels: {team: vision, tier: 1}
 gang: {min: 4, onTimeout: fail, timeout: 10m}
 retries: 3
 maxRuntime: 1h30m
-stop: {signal: SIGINT, grace: 0s}
+stop: {signal: SIGINT, grace: 0s, replace: atOnce}
+whenSilent: {then: never, after: 90s}
 groups:
   - name: worker
     count: 4
@@ -97,7 +98,8 @@ groups:
 		Labels:  map[string]string{"team": "vision", "tier": "1"},
 		Gang:    &ohmv1.Gang{Min: 4, OnTimeout: "fail", Timeout: durationpb.New(10 * time.Minute)},
 		Retries: 3, MaxRuntime: durationpb.New(90 * time.Minute),
-		Stop: &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0)},
+		Stop:       &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0), Replace: "atOnce"},
+		WhenSilent: &ohmv1.WhenSilent{Then: "never", After: durationpb.New(90 * time.Second)},
 		Groups: []*ohmv1.Group{{
 			Name: "worker", Count: 4, Command: []string{"python3", "train.py", "--steps", "1000", "true"},
 			Env:       map[string]string{"LR": "0.10", "EPOCHS": "3", "FAST": "true", "HEX": "0x1F", "NAME": "a b", "EMPTY": ""},
@@ -185,6 +187,10 @@ func TestRefused(t *testing.T) {
 			"3:16: gang.max is not supported yet",
 			"3:35: gang.onTimeout startWithMin is not supported yet",
 			`3:58: gang.timeout "10" has no unit; did you mean 10s?`}},
+		{"kind: batch", "kind: service\nwhenSilent: {then: never, after: 5}\nstop: {replace: now}", []string{
+			"3:20: whenSilent.then never is only for batch and ml jobs, and this is a service job",
+			`3:34: whenSilent.after "5" has no unit; did you mean 5s?`,
+			`4:17: stop.replace "now" is not one of afterExit, atOnce`}},
 		{"kind: batch", "kind: ml\ngang: {min: 0}", []string{"3:13: gang.min 0 is not at least 1; leave it out for all tasks"}},
 		{"kind: batch", "kind: ml\ngang: {onTimeout: fail}", []string{"3:7: gang.timeout is missing; onTimeout: fail needs one, e.g. timeout: 10m"}},
 		{"kind: batch", "kind: batch\nmaxRuntime: 0s", []string{"3:13: maxRuntime is less than 1ms; leave it out for no limit"}},

@@ -35,6 +35,7 @@ func sections() []section {
 		sectionOf("the job", "The job", "", jobFields()),
 		sectionOf("gang", "`gang`", "ml", gangFields()),
 		sectionOf("stop", "`stop`", "", stopFields()),
+		sectionOf("whenSilent", "`whenSilent`", "", whenSilentFields()),
 		sectionOf("a group", "Each of `groups`", "", groupFields()),
 		sectionOf("gpus", "`gpus` of a group", "", gpuFields()),
 		sectionOf("a constraint", "Each of `constraints`: a key and exactly one of the others", "", constraintFields()),

@@ -78,6 +78,10 @@ func Validate(spec *ohmv1.JobSpec) []Problem {
 		}
 	}
 	checkStop(&ps, spec.Stop)
+	if kindKnown {
+		checkReplace(&ps, spec)
+	}
+	checkSilent(&ps, spec, kindKnown)
 	checkGroups(&ps, spec, kindKnown)
 	if size := proto.Size(spec); size > MaxSize {
 		ps.add("", "the job takes %d bytes, more than the limit of %s", size, resource.FormatBytes(MaxSize))

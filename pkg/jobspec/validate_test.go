@@ -46,6 +46,14 @@ func TestValidate(t *testing.T) {
 		{func(j *job) { j.MaxRuntime = &durationpb.Duration{Seconds: math.MaxInt64} }, []Problem{{"maxRuntime", "maxRuntime is longer than ten years; leave it out for no limit"}}},
 		{func(j *job) { j.Stop = &ohmv1.StopPolicy{Signal: "9", Grace: durationpb.New(-time.Second)} }, []Problem{
 			{"stop.signal", `stop.signal "9" is not one of ` + strings.Join(Signals(), ", ")}, {"stop.grace", "stop.grace is negative"}}},
+		{func(j *job) { j.WhenSilent = &ohmv1.WhenSilent{Then: "wait", After: durationpb.New(1)} }, []Problem{
+			{"whenSilent.then", `whenSilent.then "wait" is not one of replace, keep, never`}, {"whenSilent.after", "whenSilent.after is less than 1s"}}},
+		{func(j *job) { j.WhenSilent = &ohmv1.WhenSilent{Then: "never", After: durationpb.New(time.Second)} }, nil},
+		{func(j *job) { j.Kind, j.WhenSilent = "service", &ohmv1.WhenSilent{Then: "never"} }, []Problem{
+			{"whenSilent.then", "whenSilent.then never is only for batch and ml jobs, and this is a service job"}}},
+		{func(j *job) { j.Kind, j.Groups[0].Count, j.Stop = "system", 0, &ohmv1.StopPolicy{Replace: "atOnce"} }, []Problem{
+			{"stop.replace", "stop.replace atOnce is only for service and batch and ml jobs, and this is a system job"}}},
+		{func(j *job) { j.Stop = &ohmv1.StopPolicy{Replace: "never"} }, []Problem{{"stop.replace", `stop.replace "never" is not one of afterExit, atOnce`}}},
 		{func(j *job) { j.Labels = map[string]string{"b": "\n", "": "x"} }, []Problem{
 			{"labels.", `label "" is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`},
 			{"labels.b", `label "b": its value must be at most 256 bytes of printable text`}}},
@@ -100,7 +108,8 @@ func TestDefaults(t *testing.T) {
 	spec.Groups[1].Name, spec.Groups[1].Count = "ps", 2
 	want := proto.Clone(spec).(*ohmv1.JobSpec)
 	want.Namespace, want.Scheduler = "default", "ml"
-	want.Stop = &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second)}
+	want.Stop = &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second), Replace: "afterExit"}
+	want.WhenSilent = &ohmv1.WhenSilent{Then: "replace"}
 	want.Gang, want.Precedence = &ohmv1.Gang{Min: 6, OnTimeout: "wait"}, proto.Int32(100)
 	Defaults(spec)
 	if diff := cmp.Diff(want, spec, protocmp.Transform()); diff != "" {
@@ -111,10 +120,17 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("a second time (-want +got):\n%s", diff)
 	}
 
-	given := &ohmv1.JobSpec{Namespace: "n", Kind: "service", Scheduler: "mine", Precedence: proto.Int32(0), Stop: &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0)}}
+	given := &ohmv1.JobSpec{Namespace: "n", Kind: "service", Scheduler: "mine", Precedence: proto.Int32(0), Stop: &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0), Replace: "afterExit"},
+		WhenSilent: &ohmv1.WhenSilent{Then: "keep", After: durationpb.New(time.Hour)}}
 	want = proto.Clone(given).(*ohmv1.JobSpec)
 	if Defaults(given); !proto.Equal(want, given) {
 		t.Errorf("what was given was changed: %v", given)
+	}
+	for kind, want := range map[string]string{"service": "replace atOnce", "batch": "replace afterExit", "ml": "replace afterExit", "system": "keep afterExit"} {
+		spec := &ohmv1.JobSpec{Kind: kind}
+		if Defaults(spec); spec.WhenSilent.Then+" "+spec.Stop.Replace != want {
+			t.Errorf("%s: %v, %v", kind, spec.WhenSilent, spec.Stop)
+		}
 	}
 }
 

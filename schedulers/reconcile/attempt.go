@@ -90,15 +90,18 @@ func newest(ended []*cellstate.Ended) *cellstate.Ended {
 }
 
 // untilSuccess judges a slot without a live placement whose task runs to success: once
-// it has succeeded it is over, and so it is when its budget is spent.
-func (l Limits) untilSuccess(ended []*cellstate.Ended, retries int, now time.Time) (phase, time.Time) {
+// it has succeeded it is over, and so it is when its budget is spent, or when it was lost
+// with its node and its job never replaces such a task.
+func (l Limits) untilSuccess(ended []*cellstate.Ended, spec *ohmv1.JobSpec, now time.Time) (phase, time.Time) {
+	lost := false
 	for _, e := range ended {
 		if Classify(e.GetStatus()) == Success {
 			return succeeded, time.Time{}
 		}
+		lost = lost || e.GetStatus().GetCause() == task.NodeLost
 	}
 	n := errors(ended)
-	if n > retries {
+	if n > int(spec.GetRetries()) || lost && spec.GetWhenSilent().GetThen() == Never {
 		return failed, time.Time{}
 	}
 	if at, busy := l.replaced(ended); busy {

@@ -15,7 +15,8 @@
 //	system   one task for each live, eligible node that the constraints allow.
 //
 // Tasks of an older version of a job are stopped, and a slot of the present version
-// waits for its predecessor's exit: the two never overlap.
+// waits for its predecessor's exit: the two never overlap. Where the predecessor is on a node
+// that nothing is heard of, it waits until that has been given up.
 package reconcile
 
 import (
@@ -155,7 +156,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 			case at.task != nil && at.task.Placement != nil:
 				at.phase = live
 			case runsToEnd(d.spec):
-				at.phase, at.until = l.untilSuccess(ended(at.task), int(d.spec.GetRetries()), now)
+				at.phase, at.until = l.untilSuccess(ended(at.task), d.spec, now)
 			default:
 				at.phase, at.until = l.forEver(ended(at.task), now)
 			}

@@ -67,7 +67,11 @@ func (l Limits) message(d *judged, decision Decision) string {
 	case decision.State == Failed, decision.State == Stopping && d.over() == Failed:
 		return d.whyFailed()
 	case decision.State == Stopping:
-		return fmt.Sprintf("%s still to stop", tasksText(d.live))
+		text := fmt.Sprintf("%s still to stop", tasksText(d.live))
+		if silent := d.onSilentNodes(); silent != "" {
+			text += "; " + silent
+		}
+		return text
 	case len(decision.Needs) > 0:
 		return l.whyWaiting(d)
 	}
@@ -80,8 +84,15 @@ func (l Limits) message(d *judged, decision Decision) string {
 	}
 	for _, s := range d.slots {
 		if s.phase == blocked {
-			return fmt.Sprintf("%s/%d waits until the task of the older version has ended", s.Group, s.Index)
+			text := fmt.Sprintf("%s/%d waits until the task of the older version has ended", s.Group, s.Index)
+			if silent := d.onSilentNodes(); silent != "" {
+				text += "; " + silent
+			}
+			return text
 		}
+	}
+	if d.over() == "" {
+		return d.onSilentNodes()
 	}
 	return ""
 }
@@ -151,7 +162,7 @@ func (d *judged) whyFailed() string {
 		if t.Slot.Version != d.job.Record.GetVersion() || t.Placement != nil || e == nil {
 			continue
 		}
-		if p, _ := (Limits{}).untilSuccess(t.Ended, int(d.spec.GetRetries()), d.now); p != failed {
+		if p, _ := (Limits{}).untilSuccess(t.Ended, d.spec, d.now); p != failed {
 			continue
 		}
 		text := fmt.Sprintf("%s/%d failed (%s) in attempt %d", t.Slot.Group, t.Slot.Index, task.CauseText(e.GetStatus()), e.Attempt)

@@ -11,11 +11,17 @@ import (
 // wanted. n is the row of its node, j of its job; either may be nil. The server turns
 // it into what the agent is told.
 //
-// A drain stops the tasks of system jobs too, but as the last: such a task stays while
-// one of lower precedence stands on the node, because the others may need it to end
-// well. (Precedence, not kind, so that two of them can never wait for each other.)
+// What stood on a machine that has booted since is over, whatever else is wanted of it.
+//
+// A drain with a deadline leaves tasks that end by themselves alone until then (the keeper
+// removes the deadline when it has passed). It stops the tasks of system jobs too, but as the
+// last: such a task stays while one of lower precedence stands on the node, because the
+// others may need it to end well. (Precedence, not kind, so that two of them can never wait
+// for each other.)
 func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) string {
 	switch {
+	case n != nil && int64(p.Revision) <= n.Facts.GetBootAfter():
+		return task.NodeLost
 	case p.GetEvictedBy() != "":
 		return task.Preempted
 	case j == nil || !j.Live() || p.Slot.Version != j.Record.GetVersion():
@@ -32,6 +38,8 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.Stop
 	case n == nil || !n.Intent.GetDrain():
 		return ""
+	case runsToEnd(spec) && n.Intent.GetDrainDeadline() != nil:
+		return ""
 	}
 	if spec.GetKind() == kindSystem {
 		for _, other := range n.Placements() {
@@ -45,7 +53,6 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 
 // memberFailed says whether a slot of the gang has spent its budget.
 func memberFailed(j *cellstate.Job) bool {
-	retries := int(j.Record.GetSpec().GetRetries())
 	for _, t := range j.Tasks {
 		if t.Slot.Version != j.Record.GetVersion() || t.Placement != nil {
 			continue
@@ -53,7 +60,7 @@ func memberFailed(j *cellstate.Job) bool {
 		if g := j.Group(t.Slot.Group); g == nil || t.Slot.Index >= int(g.GetCount()) {
 			continue
 		}
-		if p, _ := (Limits{}).untilSuccess(t.Ended, retries, time.Time{}); p == failed {
+		if p, _ := (Limits{}).untilSuccess(t.Ended, j.Record.GetSpec(), time.Time{}); p == failed {
 			return true
 		}
 	}

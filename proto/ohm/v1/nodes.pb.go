@@ -64,6 +64,7 @@ func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 type ListNodesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []*NodeView            `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Alarm         string                 `protobuf:"bytes,2,opt,name=alarm,proto3" json:"alarm,omitempty"` // why nothing is given up although nodes are silent; empty: nothing is amiss
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -103,6 +104,13 @@ func (x *ListNodesResponse) GetNodes() []*NodeView {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *ListNodesResponse) GetAlarm() string {
+	if x != nil {
+		return x.Alarm
+	}
+	return ""
 }
 
 type GetNodeRequest struct {
@@ -152,7 +160,7 @@ func (x *GetNodeRequest) GetNode() string {
 type NodeView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // Ready | Draining | Drained | Ineligible | Lost
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // Ready | Draining | Drained | Ineligible | Silent | Lost
 	Capacity      *Resources             `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Used          *Resources             `protobuf:"bytes,4,opt,name=used,proto3" json:"used,omitempty"`
 	Tasks         int32                  `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
@@ -171,6 +179,7 @@ type NodeView struct {
 	DynamicPorts  *PortRange             `protobuf:"bytes,30,opt,name=dynamic_ports,json=dynamicPorts,proto3" json:"dynamic_ports,omitempty"`
 	ReservedPorts []int32                `protobuf:"varint,31,rep,packed,name=reserved_ports,json=reservedPorts,proto3" json:"reserved_ports,omitempty"`
 	Ports         int32                  `protobuf:"varint,32,opt,name=ports,proto3" json:"ports,omitempty"` // that tasks own
+	DrainDeadline *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=drain_deadline,json=drainDeadline,proto3" json:"drain_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +354,13 @@ func (x *NodeView) GetPorts() int32 {
 	return 0
 }
 
+func (x *NodeView) GetDrainDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainDeadline
+	}
+	return nil
+}
+
 type GPUView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -422,12 +438,15 @@ func (x *GPUView) GetWhy() string {
 }
 
 type SetIntentRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Drain         *bool                  `protobuf:"varint,2,opt,name=drain,proto3,oneof" json:"drain,omitempty"`
-	Ineligible    *bool                  `protobuf:"varint,3,opt,name=ineligible,proto3,oneof" json:"ineligible,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // to set
-	RemoveLabels  []string               `protobuf:"bytes,5,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Drain        *bool                  `protobuf:"varint,2,opt,name=drain,proto3,oneof" json:"drain,omitempty"`
+	Ineligible   *bool                  `protobuf:"varint,3,opt,name=ineligible,proto3,oneof" json:"ineligible,omitempty"`
+	Labels       map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // to set
+	RemoveLabels []string               `protobuf:"bytes,5,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	// drain_within, with drain, is how long tasks that end by themselves may go on.
+	DrainWithin   *durationpb.Duration `protobuf:"bytes,20,opt,name=drain_within,json=drainWithin,proto3" json:"drain_within,omitempty"`
+	Lost          *bool                `protobuf:"varint,21,opt,name=lost,proto3,oneof" json:"lost,omitempty"` // see Intent; only of a node without a session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -497,6 +516,225 @@ func (x *SetIntentRequest) GetRemoveLabels() []string {
 	return nil
 }
 
+func (x *SetIntentRequest) GetDrainWithin() *durationpb.Duration {
+	if x != nil {
+		return x.DrainWithin
+	}
+	return nil
+}
+
+func (x *SetIntentRequest) GetLost() bool {
+	if x != nil && x.Lost != nil {
+		return *x.Lost
+	}
+	return false
+}
+
+type PlanDrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	DrainWithin   *durationpb.Duration   `protobuf:"bytes,2,opt,name=drain_within,json=drainWithin,proto3" json:"drain_within,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanDrainRequest) Reset() {
+	*x = PlanDrainRequest{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanDrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanDrainRequest) ProtoMessage() {}
+
+func (x *PlanDrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanDrainRequest.ProtoReflect.Descriptor instead.
+func (*PlanDrainRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PlanDrainRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlanDrainRequest) GetDrainWithin() *durationpb.Duration {
+	if x != nil {
+		return x.DrainWithin
+	}
+	return nil
+}
+
+type PlanDrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Steps         []*DrainStep           `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"` // in the order in which the tasks are stopped
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanDrainResponse) Reset() {
+	*x = PlanDrainResponse{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanDrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanDrainResponse) ProtoMessage() {}
+
+func (x *PlanDrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanDrainResponse.ProtoReflect.Descriptor instead.
+func (*PlanDrainResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PlanDrainResponse) GetSteps() []*DrainStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// DrainStep is what a drain would do to one task.
+type DrainStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"` // Stop | Wait, until the deadline | StopLast | Stopping already
+	Next          string                 `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`     // Replaced | Pending | None
+	Nodes         int32                  `protobuf:"varint,8,opt,name=nodes,proto3" json:"nodes,omitempty"`  // others that have room for it now, were it alone
+	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"` // the same as a sentence
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainStep) Reset() {
+	*x = DrainStep{}
+	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainStep) ProtoMessage() {}
+
+func (x *DrainStep) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainStep.ProtoReflect.Descriptor instead.
+func (*DrainStep) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DrainStep) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DrainStep) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *DrainStep) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *DrainStep) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DrainStep) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *DrainStep) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *DrainStep) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *DrainStep) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *DrainStep) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 type AgentMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -513,7 +751,7 @@ type AgentMessage struct {
 
 func (x *AgentMessage) Reset() {
 	*x = AgentMessage{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +763,7 @@ func (x *AgentMessage) String() string {
 func (*AgentMessage) ProtoMessage() {}
 
 func (x *AgentMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[6]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +776,7 @@ func (x *AgentMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentMessage.ProtoReflect.Descriptor instead.
 func (*AgentMessage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{6}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentMessage) GetMessage() isAgentMessage_Message {
@@ -638,7 +876,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +888,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[7]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +901,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hello) GetNode() *Node {
@@ -695,7 +933,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +945,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[8]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +958,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{11}
 }
 
 type StatusBatch struct {
@@ -732,7 +970,7 @@ type StatusBatch struct {
 
 func (x *StatusBatch) Reset() {
 	*x = StatusBatch{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +982,7 @@ func (x *StatusBatch) String() string {
 func (*StatusBatch) ProtoMessage() {}
 
 func (x *StatusBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[9]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +995,7 @@ func (x *StatusBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusBatch.ProtoReflect.Descriptor instead.
 func (*StatusBatch) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusBatch) GetStatuses() []*Status {
@@ -784,7 +1022,7 @@ type ServerMessage struct {
 
 func (x *ServerMessage) Reset() {
 	*x = ServerMessage{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +1034,7 @@ func (x *ServerMessage) String() string {
 func (*ServerMessage) ProtoMessage() {}
 
 func (x *ServerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[10]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +1047,7 @@ func (x *ServerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMessage.ProtoReflect.Descriptor instead.
 func (*ServerMessage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ServerMessage) GetMessage() isServerMessage_Message {
@@ -923,7 +1161,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1173,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[11]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1186,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Timing) GetHeartbeat() *durationpb.Duration {
@@ -969,7 +1207,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1219,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[12]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1232,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Complete) GetRevision() int64 {
@@ -1023,7 +1261,7 @@ type Incremental struct {
 
 func (x *Incremental) Reset() {
 	*x = Incremental{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1273,7 @@ func (x *Incremental) String() string {
 func (*Incremental) ProtoMessage() {}
 
 func (x *Incremental) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[13]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1286,7 @@ func (x *Incremental) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incremental.ProtoReflect.Descriptor instead.
 func (*Incremental) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Incremental) GetFromRevision() int64 {
@@ -1095,7 +1333,8 @@ type Assignment struct {
 	Pids          int64                `protobuf:"varint,13,opt,name=pids,proto3" json:"pids,omitempty"`
 	StartDeadline *durationpb.Duration `protobuf:"bytes,14,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	// stop_cause is empty while the task is wanted; else it is to be stopped, and why:
-	// Stopped | Drained | Preempted | TimedOut.
+	// Stopped | Drained | Preempted | TimedOut; NodeLost: the machine has booted since it was
+	// placed, so it is over, and what is known of its end is to be said.
 	StopCause     string  `protobuf:"bytes,7,opt,name=stop_cause,json=stopCause,proto3" json:"stop_cause,omitempty"`
 	Network       string  `protobuf:"bytes,20,opt,name=network,proto3" json:"network,omitempty"` // host | own; empty: host
 	Health        *Health `protobuf:"bytes,21,opt,name=health,proto3" json:"health,omitempty"`
@@ -1105,7 +1344,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1356,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[14]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1369,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Assignment) GetId() string {
@@ -1247,7 +1486,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1498,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[15]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1511,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogRequest) GetId() string {
@@ -1332,7 +1571,7 @@ type PushLogsResponse struct {
 
 func (x *PushLogsResponse) Reset() {
 	*x = PushLogsResponse{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1583,7 @@ func (x *PushLogsResponse) String() string {
 func (*PushLogsResponse) ProtoMessage() {}
 
 func (x *PushLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[16]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1596,7 @@ func (x *PushLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushLogsResponse.ProtoReflect.Descriptor instead.
 func (*PushLogsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{19}
 }
 
 // ExecRequest asks an agent to run a program in a task, under id.
@@ -1372,7 +1611,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1623,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[17]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1636,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecRequest) GetId() string {
@@ -1432,7 +1671,7 @@ type UsageRequest struct {
 
 func (x *UsageRequest) Reset() {
 	*x = UsageRequest{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1683,7 @@ func (x *UsageRequest) String() string {
 func (*UsageRequest) ProtoMessage() {}
 
 func (x *UsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[18]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1696,7 @@ func (x *UsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
 func (*UsageRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UsageRequest) GetId() string {
@@ -1485,7 +1724,7 @@ type UsageReport struct {
 
 func (x *UsageReport) Reset() {
 	*x = UsageReport{}
-	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1736,7 @@ func (x *UsageReport) String() string {
 func (*UsageReport) ProtoMessage() {}
 
 func (x *UsageReport) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_nodes_proto_msgTypes[19]
+	mi := &file_ohm_v1_nodes_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1749,7 @@ func (x *UsageReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageReport.ProtoReflect.Descriptor instead.
 func (*UsageReport) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_nodes_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UsageReport) GetId() string {
@@ -1532,11 +1771,12 @@ var File_ohm_v1_nodes_proto protoreflect.FileDescriptor
 const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\n" +
 	"\x12ohm/v1/nodes.proto\x12\x06ohm.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x11ohm/v1/jobs.proto\x1a\x14ohm/v1/records.proto\"\x12\n" +
-	"\x10ListNodesRequest\";\n" +
+	"\x10ListNodesRequest\"Q\n" +
 	"\x11ListNodesResponse\x12&\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\"$\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x10.ohm.v1.NodeViewR\x05nodes\x12\x14\n" +
+	"\x05alarm\x18\x02 \x01(\tR\x05alarm\"$\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xe2\x06\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xa5\a\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
@@ -1560,7 +1800,8 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x126\n" +
 	"\rdynamic_ports\x18\x1e \x01(\v2\x11.ohm.v1.PortRangeR\fdynamicPorts\x12%\n" +
 	"\x0ereserved_ports\x18\x1f \x03(\x05R\rreservedPorts\x12\x14\n" +
-	"\x05ports\x18  \x01(\x05R\x05ports\x1a9\n" +
+	"\x05ports\x18  \x01(\x05R\x05ports\x12A\n" +
+	"\x0edrain_deadline\x18( \x01(\v2\x1a.google.protobuf.TimestampR\rdrainDeadline\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
@@ -1573,7 +1814,7 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\n" +
 	"used_milli\x18\x03 \x01(\x05R\tusedMilli\x12\x16\n" +
 	"\x06health\x18\x04 \x01(\tR\x06health\x12\x10\n" +
-	"\x03why\x18\x05 \x01(\tR\x03why\"\x9d\x02\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"\xfd\x02\n" +
 	"\x10SetIntentRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x19\n" +
 	"\x05drain\x18\x02 \x01(\bH\x00R\x05drain\x88\x01\x01\x12#\n" +
@@ -1581,12 +1822,30 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"ineligible\x18\x03 \x01(\bH\x01R\n" +
 	"ineligible\x88\x01\x01\x12<\n" +
 	"\x06labels\x18\x04 \x03(\v2$.ohm.v1.SetIntentRequest.LabelsEntryR\x06labels\x12#\n" +
-	"\rremove_labels\x18\x05 \x03(\tR\fremoveLabels\x1a9\n" +
+	"\rremove_labels\x18\x05 \x03(\tR\fremoveLabels\x12<\n" +
+	"\fdrain_within\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\vdrainWithin\x12\x17\n" +
+	"\x04lost\x18\x15 \x01(\bH\x02R\x04lost\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06_drainB\r\n" +
-	"\v_ineligible\"\xf9\x01\n" +
+	"\v_ineligibleB\a\n" +
+	"\x05_lost\"d\n" +
+	"\x10PlanDrainRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12<\n" +
+	"\fdrain_within\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vdrainWithin\"<\n" +
+	"\x11PlanDrainResponse\x12'\n" +
+	"\x05steps\x18\x01 \x03(\v2\x11.ohm.v1.DrainStepR\x05steps\"\xdb\x01\n" +
+	"\tDrainStep\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
+	"\x06action\x18\x06 \x01(\tR\x06action\x12\x12\n" +
+	"\x04next\x18\a \x01(\tR\x04next\x12\x14\n" +
+	"\x05nodes\x18\b \x01(\x05R\x05nodes\x12\x16\n" +
+	"\x06detail\x18\t \x01(\tR\x06detail\"\xf9\x01\n" +
 	"\fAgentMessage\x12%\n" +
 	"\x05hello\x18\x01 \x01(\v2\r.ohm.v1.HelloH\x00R\x05hello\x121\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x11.ohm.v1.HeartbeatH\x00R\theartbeat\x121\n" +
@@ -1667,11 +1926,12 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\n" +
 	"TasksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
-	"\x05value\x18\x02 \x01(\v2\r.ohm.v1.UsageR\x05value:\x028\x012\xdb\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\r.ohm.v1.UsageR\x05value:\x028\x012\x9d\x03\n" +
 	"\x05Nodes\x12;\n" +
 	"\x04List\x12\x18.ohm.v1.ListNodesRequest\x1a\x19.ohm.v1.ListNodesResponse\x12/\n" +
 	"\x03Get\x12\x16.ohm.v1.GetNodeRequest\x1a\x10.ohm.v1.NodeView\x127\n" +
-	"\tSetIntent\x12\x18.ohm.v1.SetIntentRequest\x1a\x10.ohm.v1.NodeView\x12:\n" +
+	"\tSetIntent\x12\x18.ohm.v1.SetIntentRequest\x1a\x10.ohm.v1.NodeView\x12@\n" +
+	"\tPlanDrain\x12\x18.ohm.v1.PlanDrainRequest\x1a\x19.ohm.v1.PlanDrainResponse\x12:\n" +
 	"\aSession\x12\x14.ohm.v1.AgentMessage\x1a\x15.ohm.v1.ServerMessage(\x010\x01\x128\n" +
 	"\bPushLogs\x12\x10.ohm.v1.LogChunk\x1a\x18.ohm.v1.PushLogsResponse(\x01\x125\n" +
 	"\bPushExec\x12\x12.ohm.v1.ExecOutput\x1a\x11.ohm.v1.ExecInput(\x010\x01B+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
@@ -1688,7 +1948,7 @@ func file_ohm_v1_nodes_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_nodes_proto_rawDescData
 }
 
-var file_ohm_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_ohm_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*ListNodesRequest)(nil),      // 0: ohm.v1.ListNodesRequest
 	(*ListNodesResponse)(nil),     // 1: ohm.v1.ListNodesResponse
@@ -1696,101 +1956,110 @@ var file_ohm_v1_nodes_proto_goTypes = []any{
 	(*NodeView)(nil),              // 3: ohm.v1.NodeView
 	(*GPUView)(nil),               // 4: ohm.v1.GPUView
 	(*SetIntentRequest)(nil),      // 5: ohm.v1.SetIntentRequest
-	(*AgentMessage)(nil),          // 6: ohm.v1.AgentMessage
-	(*Hello)(nil),                 // 7: ohm.v1.Hello
-	(*Heartbeat)(nil),             // 8: ohm.v1.Heartbeat
-	(*StatusBatch)(nil),           // 9: ohm.v1.StatusBatch
-	(*ServerMessage)(nil),         // 10: ohm.v1.ServerMessage
-	(*Timing)(nil),                // 11: ohm.v1.Timing
-	(*Complete)(nil),              // 12: ohm.v1.Complete
-	(*Incremental)(nil),           // 13: ohm.v1.Incremental
-	(*Assignment)(nil),            // 14: ohm.v1.Assignment
-	(*LogRequest)(nil),            // 15: ohm.v1.LogRequest
-	(*PushLogsResponse)(nil),      // 16: ohm.v1.PushLogsResponse
-	(*ExecRequest)(nil),           // 17: ohm.v1.ExecRequest
-	(*UsageRequest)(nil),          // 18: ohm.v1.UsageRequest
-	(*UsageReport)(nil),           // 19: ohm.v1.UsageReport
-	nil,                           // 20: ohm.v1.NodeView.LabelsEntry
-	nil,                           // 21: ohm.v1.NodeView.AttributesEntry
-	nil,                           // 22: ohm.v1.SetIntentRequest.LabelsEntry
-	nil,                           // 23: ohm.v1.Assignment.EnvEntry
-	nil,                           // 24: ohm.v1.UsageReport.TasksEntry
-	(*Resources)(nil),             // 25: ohm.v1.Resources
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*Hold)(nil),                  // 27: ohm.v1.Hold
-	(*PortRange)(nil),             // 28: ohm.v1.PortRange
-	(*Node)(nil),                  // 29: ohm.v1.Node
-	(*Status)(nil),                // 30: ohm.v1.Status
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
-	(*Placement)(nil),             // 32: ohm.v1.Placement
-	(*StopPolicy)(nil),            // 33: ohm.v1.StopPolicy
-	(*Box)(nil),                   // 34: ohm.v1.Box
-	(*Container)(nil),             // 35: ohm.v1.Container
-	(*Health)(nil),                // 36: ohm.v1.Health
-	(*LogPosition)(nil),           // 37: ohm.v1.LogPosition
-	(*ExecStart)(nil),             // 38: ohm.v1.ExecStart
-	(*Usage)(nil),                 // 39: ohm.v1.Usage
-	(*LogChunk)(nil),              // 40: ohm.v1.LogChunk
-	(*ExecOutput)(nil),            // 41: ohm.v1.ExecOutput
-	(*ExecInput)(nil),             // 42: ohm.v1.ExecInput
+	(*PlanDrainRequest)(nil),      // 6: ohm.v1.PlanDrainRequest
+	(*PlanDrainResponse)(nil),     // 7: ohm.v1.PlanDrainResponse
+	(*DrainStep)(nil),             // 8: ohm.v1.DrainStep
+	(*AgentMessage)(nil),          // 9: ohm.v1.AgentMessage
+	(*Hello)(nil),                 // 10: ohm.v1.Hello
+	(*Heartbeat)(nil),             // 11: ohm.v1.Heartbeat
+	(*StatusBatch)(nil),           // 12: ohm.v1.StatusBatch
+	(*ServerMessage)(nil),         // 13: ohm.v1.ServerMessage
+	(*Timing)(nil),                // 14: ohm.v1.Timing
+	(*Complete)(nil),              // 15: ohm.v1.Complete
+	(*Incremental)(nil),           // 16: ohm.v1.Incremental
+	(*Assignment)(nil),            // 17: ohm.v1.Assignment
+	(*LogRequest)(nil),            // 18: ohm.v1.LogRequest
+	(*PushLogsResponse)(nil),      // 19: ohm.v1.PushLogsResponse
+	(*ExecRequest)(nil),           // 20: ohm.v1.ExecRequest
+	(*UsageRequest)(nil),          // 21: ohm.v1.UsageRequest
+	(*UsageReport)(nil),           // 22: ohm.v1.UsageReport
+	nil,                           // 23: ohm.v1.NodeView.LabelsEntry
+	nil,                           // 24: ohm.v1.NodeView.AttributesEntry
+	nil,                           // 25: ohm.v1.SetIntentRequest.LabelsEntry
+	nil,                           // 26: ohm.v1.Assignment.EnvEntry
+	nil,                           // 27: ohm.v1.UsageReport.TasksEntry
+	(*Resources)(nil),             // 28: ohm.v1.Resources
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*Hold)(nil),                  // 30: ohm.v1.Hold
+	(*PortRange)(nil),             // 31: ohm.v1.PortRange
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*Node)(nil),                  // 33: ohm.v1.Node
+	(*Status)(nil),                // 34: ohm.v1.Status
+	(*Placement)(nil),             // 35: ohm.v1.Placement
+	(*StopPolicy)(nil),            // 36: ohm.v1.StopPolicy
+	(*Box)(nil),                   // 37: ohm.v1.Box
+	(*Container)(nil),             // 38: ohm.v1.Container
+	(*Health)(nil),                // 39: ohm.v1.Health
+	(*LogPosition)(nil),           // 40: ohm.v1.LogPosition
+	(*ExecStart)(nil),             // 41: ohm.v1.ExecStart
+	(*Usage)(nil),                 // 42: ohm.v1.Usage
+	(*LogChunk)(nil),              // 43: ohm.v1.LogChunk
+	(*ExecOutput)(nil),            // 44: ohm.v1.ExecOutput
+	(*ExecInput)(nil),             // 45: ohm.v1.ExecInput
 }
 var file_ohm_v1_nodes_proto_depIdxs = []int32{
 	3,  // 0: ohm.v1.ListNodesResponse.nodes:type_name -> ohm.v1.NodeView
-	25, // 1: ohm.v1.NodeView.capacity:type_name -> ohm.v1.Resources
-	25, // 2: ohm.v1.NodeView.used:type_name -> ohm.v1.Resources
+	28, // 1: ohm.v1.NodeView.capacity:type_name -> ohm.v1.Resources
+	28, // 2: ohm.v1.NodeView.used:type_name -> ohm.v1.Resources
 	4,  // 3: ohm.v1.NodeView.gpus:type_name -> ohm.v1.GPUView
-	20, // 4: ohm.v1.NodeView.labels:type_name -> ohm.v1.NodeView.LabelsEntry
-	21, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
-	26, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
-	27, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
-	28, // 8: ohm.v1.NodeView.dynamic_ports:type_name -> ohm.v1.PortRange
-	22, // 9: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
-	7,  // 10: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
-	8,  // 11: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
-	9,  // 12: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
-	29, // 13: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
-	19, // 14: ohm.v1.AgentMessage.usage:type_name -> ohm.v1.UsageReport
-	29, // 15: ohm.v1.Hello.node:type_name -> ohm.v1.Node
-	30, // 16: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
-	12, // 17: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
-	13, // 18: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
-	15, // 19: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
-	11, // 20: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
-	17, // 21: ohm.v1.ServerMessage.exec:type_name -> ohm.v1.ExecRequest
-	18, // 22: ohm.v1.ServerMessage.usage:type_name -> ohm.v1.UsageRequest
-	31, // 23: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
-	14, // 24: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
-	14, // 25: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
-	32, // 26: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
-	23, // 27: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
-	33, // 28: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
-	31, // 29: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
-	34, // 30: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
-	35, // 31: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
-	31, // 32: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
-	36, // 33: ohm.v1.Assignment.health:type_name -> ohm.v1.Health
-	26, // 34: ohm.v1.LogRequest.since:type_name -> google.protobuf.Timestamp
-	37, // 35: ohm.v1.LogRequest.from:type_name -> ohm.v1.LogPosition
-	38, // 36: ohm.v1.ExecRequest.start:type_name -> ohm.v1.ExecStart
-	24, // 37: ohm.v1.UsageReport.tasks:type_name -> ohm.v1.UsageReport.TasksEntry
-	39, // 38: ohm.v1.UsageReport.TasksEntry.value:type_name -> ohm.v1.Usage
-	0,  // 39: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
-	2,  // 40: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
-	5,  // 41: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
-	6,  // 42: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
-	40, // 43: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
-	41, // 44: ohm.v1.Nodes.PushExec:input_type -> ohm.v1.ExecOutput
-	1,  // 45: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
-	3,  // 46: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
-	3,  // 47: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
-	10, // 48: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
-	16, // 49: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
-	42, // 50: ohm.v1.Nodes.PushExec:output_type -> ohm.v1.ExecInput
-	45, // [45:51] is the sub-list for method output_type
-	39, // [39:45] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	23, // 4: ohm.v1.NodeView.labels:type_name -> ohm.v1.NodeView.LabelsEntry
+	24, // 5: ohm.v1.NodeView.attributes:type_name -> ohm.v1.NodeView.AttributesEntry
+	29, // 6: ohm.v1.NodeView.since:type_name -> google.protobuf.Timestamp
+	30, // 7: ohm.v1.NodeView.holds:type_name -> ohm.v1.Hold
+	31, // 8: ohm.v1.NodeView.dynamic_ports:type_name -> ohm.v1.PortRange
+	29, // 9: ohm.v1.NodeView.drain_deadline:type_name -> google.protobuf.Timestamp
+	25, // 10: ohm.v1.SetIntentRequest.labels:type_name -> ohm.v1.SetIntentRequest.LabelsEntry
+	32, // 11: ohm.v1.SetIntentRequest.drain_within:type_name -> google.protobuf.Duration
+	32, // 12: ohm.v1.PlanDrainRequest.drain_within:type_name -> google.protobuf.Duration
+	8,  // 13: ohm.v1.PlanDrainResponse.steps:type_name -> ohm.v1.DrainStep
+	10, // 14: ohm.v1.AgentMessage.hello:type_name -> ohm.v1.Hello
+	11, // 15: ohm.v1.AgentMessage.heartbeat:type_name -> ohm.v1.Heartbeat
+	12, // 16: ohm.v1.AgentMessage.statuses:type_name -> ohm.v1.StatusBatch
+	33, // 17: ohm.v1.AgentMessage.facts:type_name -> ohm.v1.Node
+	22, // 18: ohm.v1.AgentMessage.usage:type_name -> ohm.v1.UsageReport
+	33, // 19: ohm.v1.Hello.node:type_name -> ohm.v1.Node
+	34, // 20: ohm.v1.StatusBatch.statuses:type_name -> ohm.v1.Status
+	15, // 21: ohm.v1.ServerMessage.complete:type_name -> ohm.v1.Complete
+	16, // 22: ohm.v1.ServerMessage.incremental:type_name -> ohm.v1.Incremental
+	18, // 23: ohm.v1.ServerMessage.logs:type_name -> ohm.v1.LogRequest
+	14, // 24: ohm.v1.ServerMessage.timing:type_name -> ohm.v1.Timing
+	20, // 25: ohm.v1.ServerMessage.exec:type_name -> ohm.v1.ExecRequest
+	21, // 26: ohm.v1.ServerMessage.usage:type_name -> ohm.v1.UsageRequest
+	32, // 27: ohm.v1.Timing.heartbeat:type_name -> google.protobuf.Duration
+	17, // 28: ohm.v1.Complete.assignments:type_name -> ohm.v1.Assignment
+	17, // 29: ohm.v1.Incremental.assignments:type_name -> ohm.v1.Assignment
+	35, // 30: ohm.v1.Assignment.placement:type_name -> ohm.v1.Placement
+	26, // 31: ohm.v1.Assignment.env:type_name -> ohm.v1.Assignment.EnvEntry
+	36, // 32: ohm.v1.Assignment.stop:type_name -> ohm.v1.StopPolicy
+	32, // 33: ohm.v1.Assignment.max_runtime:type_name -> google.protobuf.Duration
+	37, // 34: ohm.v1.Assignment.box:type_name -> ohm.v1.Box
+	38, // 35: ohm.v1.Assignment.containers:type_name -> ohm.v1.Container
+	32, // 36: ohm.v1.Assignment.start_deadline:type_name -> google.protobuf.Duration
+	39, // 37: ohm.v1.Assignment.health:type_name -> ohm.v1.Health
+	29, // 38: ohm.v1.LogRequest.since:type_name -> google.protobuf.Timestamp
+	40, // 39: ohm.v1.LogRequest.from:type_name -> ohm.v1.LogPosition
+	41, // 40: ohm.v1.ExecRequest.start:type_name -> ohm.v1.ExecStart
+	27, // 41: ohm.v1.UsageReport.tasks:type_name -> ohm.v1.UsageReport.TasksEntry
+	42, // 42: ohm.v1.UsageReport.TasksEntry.value:type_name -> ohm.v1.Usage
+	0,  // 43: ohm.v1.Nodes.List:input_type -> ohm.v1.ListNodesRequest
+	2,  // 44: ohm.v1.Nodes.Get:input_type -> ohm.v1.GetNodeRequest
+	5,  // 45: ohm.v1.Nodes.SetIntent:input_type -> ohm.v1.SetIntentRequest
+	6,  // 46: ohm.v1.Nodes.PlanDrain:input_type -> ohm.v1.PlanDrainRequest
+	9,  // 47: ohm.v1.Nodes.Session:input_type -> ohm.v1.AgentMessage
+	43, // 48: ohm.v1.Nodes.PushLogs:input_type -> ohm.v1.LogChunk
+	44, // 49: ohm.v1.Nodes.PushExec:input_type -> ohm.v1.ExecOutput
+	1,  // 50: ohm.v1.Nodes.List:output_type -> ohm.v1.ListNodesResponse
+	3,  // 51: ohm.v1.Nodes.Get:output_type -> ohm.v1.NodeView
+	3,  // 52: ohm.v1.Nodes.SetIntent:output_type -> ohm.v1.NodeView
+	7,  // 53: ohm.v1.Nodes.PlanDrain:output_type -> ohm.v1.PlanDrainResponse
+	13, // 54: ohm.v1.Nodes.Session:output_type -> ohm.v1.ServerMessage
+	19, // 55: ohm.v1.Nodes.PushLogs:output_type -> ohm.v1.PushLogsResponse
+	45, // 56: ohm.v1.Nodes.PushExec:output_type -> ohm.v1.ExecInput
+	50, // [50:57] is the sub-list for method output_type
+	43, // [43:50] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_nodes_proto_init() }
@@ -1801,14 +2070,14 @@ func file_ohm_v1_nodes_proto_init() {
 	file_ohm_v1_jobs_proto_init()
 	file_ohm_v1_records_proto_init()
 	file_ohm_v1_nodes_proto_msgTypes[5].OneofWrappers = []any{}
-	file_ohm_v1_nodes_proto_msgTypes[6].OneofWrappers = []any{
+	file_ohm_v1_nodes_proto_msgTypes[9].OneofWrappers = []any{
 		(*AgentMessage_Hello)(nil),
 		(*AgentMessage_Heartbeat)(nil),
 		(*AgentMessage_Statuses)(nil),
 		(*AgentMessage_Facts)(nil),
 		(*AgentMessage_Usage)(nil),
 	}
-	file_ohm_v1_nodes_proto_msgTypes[10].OneofWrappers = []any{
+	file_ohm_v1_nodes_proto_msgTypes[13].OneofWrappers = []any{
 		(*ServerMessage_Complete)(nil),
 		(*ServerMessage_Incremental)(nil),
 		(*ServerMessage_Logs)(nil),
@@ -1816,14 +2085,14 @@ func file_ohm_v1_nodes_proto_init() {
 		(*ServerMessage_Exec)(nil),
 		(*ServerMessage_Usage)(nil),
 	}
-	file_ohm_v1_nodes_proto_msgTypes[15].OneofWrappers = []any{}
+	file_ohm_v1_nodes_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_nodes_proto_rawDesc), len(file_ohm_v1_nodes_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

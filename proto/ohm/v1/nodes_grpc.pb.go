@@ -24,6 +24,7 @@ const (
 	Nodes_List_FullMethodName      = "/ohm.v1.Nodes/List"
 	Nodes_Get_FullMethodName       = "/ohm.v1.Nodes/Get"
 	Nodes_SetIntent_FullMethodName = "/ohm.v1.Nodes/SetIntent"
+	Nodes_PlanDrain_FullMethodName = "/ohm.v1.Nodes/PlanDrain"
 	Nodes_Session_FullMethodName   = "/ohm.v1.Nodes/Session"
 	Nodes_PushLogs_FullMethodName  = "/ohm.v1.Nodes/PushLogs"
 	Nodes_PushExec_FullMethodName  = "/ohm.v1.Nodes/PushExec"
@@ -37,6 +38,8 @@ type NodesClient interface {
 	Get(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*NodeView, error)
 	// SetIntent changes what is given in the request and leaves the rest.
 	SetIntent(ctx context.Context, in *SetIntentRequest, opts ...grpc.CallOption) (*NodeView, error)
+	// PlanDrain says what a drain would do to each task of a node, and changes nothing.
+	PlanDrain(ctx context.Context, in *PlanDrainRequest, opts ...grpc.CallOption) (*PlanDrainResponse, error)
 	// Session is an agent's one conversation with the control plane. The agent says
 	// hello first; the server answers with Complete, then with Incremental, each of which
 	// names the revision of the one before, so that a lost message is noticed.
@@ -80,6 +83,16 @@ func (c *nodesClient) SetIntent(ctx context.Context, in *SetIntentRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(NodeView)
 	err := c.cc.Invoke(ctx, Nodes_SetIntent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodesClient) PlanDrain(ctx context.Context, in *PlanDrainRequest, opts ...grpc.CallOption) (*PlanDrainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanDrainResponse)
+	err := c.cc.Invoke(ctx, Nodes_PlanDrain_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +146,8 @@ type NodesServer interface {
 	Get(context.Context, *GetNodeRequest) (*NodeView, error)
 	// SetIntent changes what is given in the request and leaves the rest.
 	SetIntent(context.Context, *SetIntentRequest) (*NodeView, error)
+	// PlanDrain says what a drain would do to each task of a node, and changes nothing.
+	PlanDrain(context.Context, *PlanDrainRequest) (*PlanDrainResponse, error)
 	// Session is an agent's one conversation with the control plane. The agent says
 	// hello first; the server answers with Complete, then with Incremental, each of which
 	// names the revision of the one before, so that a lost message is noticed.
@@ -160,6 +175,9 @@ func (UnimplementedNodesServer) Get(context.Context, *GetNodeRequest) (*NodeView
 }
 func (UnimplementedNodesServer) SetIntent(context.Context, *SetIntentRequest) (*NodeView, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetIntent not implemented")
+}
+func (UnimplementedNodesServer) PlanDrain(context.Context, *PlanDrainRequest) (*PlanDrainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanDrain not implemented")
 }
 func (UnimplementedNodesServer) Session(grpc.BidiStreamingServer[AgentMessage, ServerMessage]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
@@ -245,6 +263,24 @@ func _Nodes_SetIntent_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Nodes_PlanDrain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanDrainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodesServer).PlanDrain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Nodes_PlanDrain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodesServer).PlanDrain(ctx, req.(*PlanDrainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Nodes_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(NodesServer).Session(&grpc.GenericServerStream[AgentMessage, ServerMessage]{ServerStream: stream})
 }
@@ -284,6 +320,10 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetIntent",
 			Handler:    _Nodes_SetIntent_Handler,
+		},
+		{
+			MethodName: "PlanDrain",
+			Handler:    _Nodes_PlanDrain_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1423,9 +1423,12 @@ func (x *Gang) GetTimeout() *durationpb.Duration {
 }
 
 type StopPolicy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Signal        string                 `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"` // SIGTERM, …
-	Grace         *durationpb.Duration   `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Signal string                 `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"` // SIGTERM, …
+	Grace  *durationpb.Duration   `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	// replace says when the next attempt of a task that is taken off its node may start:
+	// afterExit | atOnce, while the one before still ends.
+	Replace       string `protobuf:"bytes,3,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1474,6 +1477,66 @@ func (x *StopPolicy) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *StopPolicy) GetReplace() string {
+	if x != nil {
+		return x.Replace
+	}
+	return ""
+}
+
+// WhenSilent says what becomes of the tasks on a node that nothing is heard of.
+type WhenSilent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Then          string                 `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`   // replace | keep | never
+	After         *durationpb.Duration   `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // absent: as the cell has it for that answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhenSilent) Reset() {
+	*x = WhenSilent{}
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhenSilent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhenSilent) ProtoMessage() {}
+
+func (x *WhenSilent) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhenSilent.ProtoReflect.Descriptor instead.
+func (*WhenSilent) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *WhenSilent) GetThen() string {
+	if x != nil {
+		return x.Then
+	}
+	return ""
+}
+
+func (x *WhenSilent) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 // JobSpec is what a user submits; every default is filled in by the server.
 type JobSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1488,13 +1551,14 @@ type JobSpec struct {
 	MaxRuntime    *durationpb.Duration   `protobuf:"bytes,9,opt,name=max_runtime,json=maxRuntime,proto3" json:"max_runtime,omitempty"` // of one attempt; absent: no limit
 	Stop          *StopPolicy            `protobuf:"bytes,10,opt,name=stop,proto3" json:"stop,omitempty"`
 	Groups        []*Group               `protobuf:"bytes,11,rep,name=groups,proto3" json:"groups,omitempty"`
+	WhenSilent    *WhenSilent            `protobuf:"bytes,20,opt,name=when_silent,json=whenSilent,proto3" json:"when_silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1570,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1583,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -1599,6 +1663,13 @@ func (x *JobSpec) GetGroups() []*Group {
 	return nil
 }
 
+func (x *JobSpec) GetWhenSilent() *WhenSilent {
+	if x != nil {
+		return x.WhenSilent
+	}
+	return nil
+}
+
 // Job is the record jobs/<ns>/<job>. Nothing that progress changes is in it.
 type Job struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -1619,7 +1690,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1702,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1715,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1722,7 +1793,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1805,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1818,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Outcome) GetState() string {
@@ -1789,7 +1860,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1872,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1885,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -1901,7 +1972,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1984,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +1997,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -1976,7 +2047,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2059,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2072,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -2030,7 +2101,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2113,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2126,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -2106,7 +2177,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2189,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2202,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -2285,7 +2356,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2368,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2381,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -2437,7 +2508,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2520,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2533,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -2502,13 +2573,16 @@ type Node struct {
 	DiskFull      string                 `protobuf:"bytes,20,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`                        // not empty: it takes no new task, and why, for people
 	DynamicPorts  *PortRange             `protobuf:"bytes,10,opt,name=dynamic_ports,json=dynamicPorts,proto3" json:"dynamic_ports,omitempty"`            // of which tasks get dynamic ports; absent: there are none
 	ReservedPorts []int32                `protobuf:"varint,11,rep,packed,name=reserved_ports,json=reservedPorts,proto3" json:"reserved_ports,omitempty"` // that no task may own
+	// boot_after is a revision: whatever was placed here up to it was placed before the
+	// machine booted, and has ended with that. Written by the server.
+	BootAfter     int64 `protobuf:"varint,25,opt,name=boot_after,json=bootAfter,proto3" json:"boot_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2594,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2607,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Node) GetName() string {
@@ -2627,21 +2701,34 @@ func (x *Node) GetReservedPorts() []int32 {
 	return nil
 }
 
+func (x *Node) GetBootAfter() int64 {
+	if x != nil {
+		return x.BootAfter
+	}
+	return 0
+}
+
 // Intent is the operator's wish for a node: the record intents/<node>.
 type Intent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Ineligible    bool                   `protobuf:"varint,2,opt,name=ineligible,proto3" json:"ineligible,omitempty"` // takes no new task
-	Drain         bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`           // and gives up those that it has
-	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Fence         *Fence                 `protobuf:"bytes,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Node       string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Ineligible bool                   `protobuf:"varint,2,opt,name=ineligible,proto3" json:"ineligible,omitempty"` // takes no new task
+	Drain      bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`           // and gives up those that it has
+	Labels     map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Fence      *Fence                 `protobuf:"bytes,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	// drain_deadline is until when tasks that end by themselves may go on during a drain.
+	// The keeper removes it when it has passed.
+	DrainDeadline *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=drain_deadline,json=drainDeadline,proto3" json:"drain_deadline,omitempty"`
+	// lost is the operator's word that a silent node will not come back with its tasks. It
+	// goes when the node has a session again.
+	Lost          bool `protobuf:"varint,21,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +2740,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +2753,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Intent) GetNode() string {
@@ -2704,6 +2791,20 @@ func (x *Intent) GetFence() *Fence {
 	return nil
 }
 
+func (x *Intent) GetDrainDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainDeadline
+	}
+	return nil
+}
+
+func (x *Intent) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
 // Alive is the record alive/<node>: which server holds its session.
 type Alive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2718,7 +2819,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2831,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2844,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Alive) GetNode() string {
@@ -2794,7 +2895,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2907,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2920,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Scheduler) GetName() string {
@@ -2864,7 +2965,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +2977,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +2990,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -2947,7 +3048,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3060,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3073,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Hold) GetNode() string {
@@ -3065,7 +3166,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3178,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3191,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Party) GetScheduler() string {
@@ -3146,7 +3247,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3259,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3272,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Conflict) GetId() string {
@@ -3292,7 +3393,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3405,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3418,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Reason) GetReason() string {
@@ -3360,7 +3461,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3473,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3486,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -3435,7 +3536,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3548,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3561,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -3537,7 +3638,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +3650,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +3663,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Meta) GetValue() string {
@@ -3593,7 +3694,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3706,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3719,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -3663,7 +3764,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3776,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3789,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Quota) GetKind() string {
@@ -3741,7 +3842,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3854,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3867,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Share) GetKind() string {
@@ -3942,11 +4043,16 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x1d\n" +
 	"\n" +
 	"on_timeout\x18\x02 \x01(\tR\tonTimeout\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"U\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"o\n" +
 	"\n" +
 	"StopPolicy\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xd8\x03\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x18\n" +
+	"\areplace\x18\x03 \x01(\tR\areplace\"Q\n" +
+	"\n" +
+	"WhenSilent\x12\x12\n" +
+	"\x04then\x18\x01 \x01(\tR\x04then\x12/\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\x8d\x04\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3962,7 +4068,9 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"maxRuntime\x12&\n" +
 	"\x04stop\x18\n" +
 	" \x01(\v2\x12.ohm.v1.StopPolicyR\x04stop\x12%\n" +
-	"\x06groups\x18\v \x03(\v2\r.ohm.v1.GroupR\x06groups\x1a9\n" +
+	"\x06groups\x18\v \x03(\v2\r.ohm.v1.GroupR\x06groups\x123\n" +
+	"\vwhen_silent\x18\x14 \x01(\v2\x12.ohm.v1.WhenSilentR\n" +
+	"whenSilent\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -4053,7 +4161,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05Ended\x12/\n" +
 	"\tplacement\x18\x01 \x01(\v2\x11.ohm.v1.PlacementR\tplacement\x12-\n" +
 	"\x12placement_revision\x18\x02 \x01(\x03R\x11placementRevision\x12&\n" +
-	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xa8\x04\n" +
+	"\x06status\x18\x03 \x01(\v2\x0e.ohm.v1.StatusR\x06status\"\xc7\x04\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12-\n" +
@@ -4070,10 +4178,12 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\tdisk_full\x18\x14 \x01(\tR\bdiskFull\x126\n" +
 	"\rdynamic_ports\x18\n" +
 	" \x01(\v2\x11.ohm.v1.PortRangeR\fdynamicPorts\x12%\n" +
-	"\x0ereserved_ports\x18\v \x03(\x05R\rreservedPorts\x1a=\n" +
+	"\x0ereserved_ports\x18\v \x03(\x05R\rreservedPorts\x12\x1d\n" +
+	"\n" +
+	"boot_after\x18\x19 \x01(\x03R\tbootAfter\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbd\x02\n" +
 	"\x06Intent\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1e\n" +
 	"\n" +
@@ -4081,7 +4191,9 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"ineligible\x12\x14\n" +
 	"\x05drain\x18\x03 \x01(\bR\x05drain\x122\n" +
 	"\x06labels\x18\x04 \x03(\v2\x1a.ohm.v1.Intent.LabelsEntryR\x06labels\x12#\n" +
-	"\x05fence\x18\x05 \x01(\v2\r.ohm.v1.FenceR\x05fence\x1a9\n" +
+	"\x05fence\x18\x05 \x01(\v2\r.ohm.v1.FenceR\x05fence\x12A\n" +
+	"\x0edrain_deadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\rdrainDeadline\x12\x12\n" +
+	"\x04lost\x18\x15 \x01(\bR\x04lost\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x01\n" +
@@ -4231,7 +4343,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -4255,52 +4367,53 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*ExecCheck)(nil),             // 19: ohm.v1.ExecCheck
 	(*Gang)(nil),                  // 20: ohm.v1.Gang
 	(*StopPolicy)(nil),            // 21: ohm.v1.StopPolicy
-	(*JobSpec)(nil),               // 22: ohm.v1.JobSpec
-	(*Job)(nil),                   // 23: ohm.v1.Job
-	(*Outcome)(nil),               // 24: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 25: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 26: ohm.v1.Slot
-	(*Fence)(nil),                 // 27: ohm.v1.Fence
-	(*Victim)(nil),                // 28: ohm.v1.Victim
-	(*Placement)(nil),             // 29: ohm.v1.Placement
-	(*Status)(nil),                // 30: ohm.v1.Status
-	(*Ended)(nil),                 // 31: ohm.v1.Ended
-	(*Node)(nil),                  // 32: ohm.v1.Node
-	(*Intent)(nil),                // 33: ohm.v1.Intent
-	(*Alive)(nil),                 // 34: ohm.v1.Alive
-	(*Scheduler)(nil),             // 35: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 36: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 37: ohm.v1.Hold
-	(*Party)(nil),                 // 38: ohm.v1.Party
-	(*Conflict)(nil),              // 39: ohm.v1.Conflict
-	(*Reason)(nil),                // 40: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 41: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 42: ohm.v1.Waiting
-	(*Meta)(nil),                  // 43: ohm.v1.Meta
-	(*Amounts)(nil),               // 44: ohm.v1.Amounts
-	(*Quota)(nil),                 // 45: ohm.v1.Quota
-	(*Share)(nil),                 // 46: ohm.v1.Share
-	nil,                           // 47: ohm.v1.Container.EnvEntry
-	nil,                           // 48: ohm.v1.Group.EnvEntry
-	nil,                           // 49: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 50: ohm.v1.Node.AttributesEntry
-	nil,                           // 51: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*WhenSilent)(nil),            // 22: ohm.v1.WhenSilent
+	(*JobSpec)(nil),               // 23: ohm.v1.JobSpec
+	(*Job)(nil),                   // 24: ohm.v1.Job
+	(*Outcome)(nil),               // 25: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 26: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 27: ohm.v1.Slot
+	(*Fence)(nil),                 // 28: ohm.v1.Fence
+	(*Victim)(nil),                // 29: ohm.v1.Victim
+	(*Placement)(nil),             // 30: ohm.v1.Placement
+	(*Status)(nil),                // 31: ohm.v1.Status
+	(*Ended)(nil),                 // 32: ohm.v1.Ended
+	(*Node)(nil),                  // 33: ohm.v1.Node
+	(*Intent)(nil),                // 34: ohm.v1.Intent
+	(*Alive)(nil),                 // 35: ohm.v1.Alive
+	(*Scheduler)(nil),             // 36: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 37: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 38: ohm.v1.Hold
+	(*Party)(nil),                 // 39: ohm.v1.Party
+	(*Conflict)(nil),              // 40: ohm.v1.Conflict
+	(*Reason)(nil),                // 41: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 42: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 43: ohm.v1.Waiting
+	(*Meta)(nil),                  // 44: ohm.v1.Meta
+	(*Amounts)(nil),               // 45: ohm.v1.Amounts
+	(*Quota)(nil),                 // 46: ohm.v1.Quota
+	(*Share)(nil),                 // 47: ohm.v1.Share
+	nil,                           // 48: ohm.v1.Container.EnvEntry
+	nil,                           // 49: ohm.v1.Group.EnvEntry
+	nil,                           // 50: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 51: ohm.v1.Node.AttributesEntry
+	nil,                           // 52: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	47, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	48, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	48, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	49, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10, // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	52, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	53, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,  // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	15, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16, // 14: ohm.v1.Health.ready:type_name -> ohm.v1.Check
@@ -4308,72 +4421,75 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	17, // 16: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	18, // 17: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	19, // 18: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	52, // 19: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	52, // 20: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	52, // 21: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	52, // 22: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	52, // 23: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	49, // 24: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	20, // 25: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	52, // 26: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	21, // 27: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	14, // 28: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	22, // 29: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	24, // 30: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	53, // 31: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	53, // 32: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	25, // 33: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	53, // 34: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	26, // 35: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	26, // 36: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 37: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 38: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 39: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 40: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	28, // 41: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	53, // 42: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	27, // 43: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	26, // 44: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 45: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	53, // 46: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	53, // 47: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	29, // 48: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	30, // 49: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 50: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 51: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	50, // 52: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	27, // 53: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,  // 54: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	51, // 55: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	27, // 56: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	53, // 57: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	53, // 58: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	53, // 59: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 60: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 61: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	53, // 62: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	27, // 63: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	26, // 64: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,  // 65: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	26, // 66: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	53, // 67: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	26, // 68: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	38, // 69: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	38, // 70: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	40, // 71: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	53, // 72: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	41, // 73: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	53, // 74: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	44, // 75: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	53, // 76: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	44, // 77: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	44, // 78: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	44, // 79: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	53, // 19: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	53, // 20: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	53, // 21: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	53, // 22: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	53, // 23: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	53, // 24: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	50, // 25: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	20, // 26: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	53, // 27: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	21, // 28: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	14, // 29: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	22, // 30: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
+	23, // 31: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	25, // 32: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	54, // 33: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	54, // 34: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	26, // 35: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	54, // 36: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	27, // 37: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	27, // 38: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 39: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 40: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 41: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 42: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	29, // 43: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	54, // 44: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	28, // 45: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	27, // 46: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 47: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	54, // 48: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	54, // 49: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	30, // 50: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	31, // 51: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 52: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 53: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	51, // 54: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	28, // 55: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,  // 56: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	52, // 57: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	28, // 58: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	54, // 59: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	54, // 60: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	54, // 61: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	54, // 62: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 63: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 64: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	54, // 65: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	28, // 66: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	27, // 67: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,  // 68: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	27, // 69: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	54, // 70: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	27, // 71: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	39, // 72: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	39, // 73: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	41, // 74: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	54, // 75: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	42, // 76: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	54, // 77: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	45, // 78: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	54, // 79: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	45, // 80: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	45, // 81: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	45, // 82: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	83, // [83:83] is the sub-list for method output_type
+	83, // [83:83] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -4381,15 +4497,15 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[18].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[40].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[19].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
