@@ -77,6 +77,26 @@ func TestExampleInAContainer(t *testing.T) {
 		t.Errorf("it said %q", said)
 	}
 
+	d.ohm("run", d.job(fmt.Sprintf(`
+job: stays
+kind: service
+groups:
+  - name: main
+    image: tar:%s
+    command: [sleep, "1000"]
+    cpu: 100m
+    memory: 64Mi
+`, image)), "--wait", "--timeout", patience.String())
+	if a := d.try("exec", "stays", "--", "sh", "-c", "ls /bin/busybox; exit 7"); a.code != 7 || a.stdout != "/bin/busybox\n" {
+		t.Errorf("a program in the container: exit code %d, %q, %q", a.code, a.stdout, a.stderr)
+	}
+	stats := read[[]struct {
+		Usage struct{ MemoryLimitBytes, Processes int64 }
+	}](d.client, "task", "stats", "stays")
+	if len(stats) != 1 || stats[0].Usage.MemoryLimitBytes != 64<<20 || stats[0].Usage.Processes < 1 {
+		t.Errorf("stats say %+v", stats)
+	}
+
 	eater := fmt.Sprintf(`
 job: eater
 kind: batch

@@ -52,7 +52,7 @@ groups:
 	}
 }
 
-// Field cases 115 and 71: a node with a full disk takes no new task, and says why; of an
+// Field case 115: a node with a full disk takes no new task, and says why; of an
 // attempt whose log was removed it is said when, also by the agent after.
 func TestFullDiskAndExpiredLog(t *testing.T) {
 	t.Parallel()
@@ -90,13 +90,11 @@ func TestFullDiskAndExpiredLog(t *testing.T) {
 	within(t, patience, "the task runs", func() bool { return d.status("web").State == "Running" })
 }
 
-// Field cases 106 and 71: programs are run in tasks, and it is known by whom; the logs of
-// attempts that failed are there, and those that were removed have a time at which they were.
-func TestExecAndLogs(t *testing.T) {
+// Field case 106: programs are run in tasks, and it is known by whom.
+func TestExec(t *testing.T) {
 	t.Parallel()
-	notes := shortDir(t)
 	d := startDev(t, shortDir(t))
-	d.run(service("web", 1, notes))
+	d.run(service("web", 1, shortDir(t)))
 
 	run := func(args ...string) answer { return d.try(append([]string{"exec"}, args...)...) }
 	if a := run("web", "--", "sh", "-c", "echo out; echo err >&2; exit 42"); a.code != 42 || a.stdout != "out\n" || a.stderr != "err\n" {
@@ -120,14 +118,32 @@ func TestExecAndLogs(t *testing.T) {
 			t.Errorf("%q is not in the list:\n%s", want, list)
 		}
 	}
+}
 
-	d.ohm("run", d.job(counter("tries", 2, notes)), "--wait")
-	for attempt := 1; attempt <= 3; attempt++ {
+// TestCase71: the logs of attempts that crashed are there, each by itself; after retention
+// it is said when they went.
+func TestCase71(t *testing.T) {
+	t.Parallel()
+	const crashes = 5
+	d := startDevAt(t, shortDir(t), freeAddress(t))
+	d.ohm("run", d.job(counter("tries", crashes, shortDir(t))), "--wait", "--timeout", patience.String())
+	for attempt := 1; attempt <= crashes+1; attempt++ {
 		if out := d.ohm("logs", "tries", "--attempt", fmt.Sprint(attempt)); out != fmt.Sprintf("attempt %d\n", attempt) {
 			t.Errorf("attempt %d said %q", attempt, out)
 		}
 	}
-	if a := d.try("logs", "tries", "--attempt", "9"); a.code != 4 {
+	if a := d.try("logs", "tries", "--attempt", "9"); a.code != 4 || strings.Contains(a.stderr, "expired") {
 		t.Errorf("attempt 9: %d, %s", a.code, a.stderr)
+	}
+	if code := d.terminate(); code != 0 {
+		t.Fatalf("it ended with %d", code)
+	}
+	d = d.again("--keep-logs", "1")
+	within(t, patience, "the logs of the first attempts have expired", func() bool {
+		a := d.try("logs", "tries", "--attempt", "1")
+		return a.code == 4 && strings.Contains(a.stderr, "expired at 20")
+	})
+	if out := d.ohm("logs", "tries"); out != fmt.Sprintf("attempt %d\n", crashes+1) {
+		t.Errorf("the last attempt said %q", out)
 	}
 }
