@@ -12,3 +12,6 @@ import (
 func Facts(FactsConfig) (*ohmv1.Node, error) {
 	return nil, errors.New("an agent needs Linux")
 }
+
+// PortBusy knows of Linux machines only.
+func PortBusy(int32) bool { return false }
