@@ -65,8 +65,6 @@ func (a *Agent) lookForDevices(ctx context.Context, known []*ohmv1.Device) {
 	}
 	a.factsMu.Lock()
 	defer a.factsMu.Unlock()
-	a.factsMu.Lock()
-	defer a.factsMu.Unlock()
 	before := a.facts.Load()
 	now := proto.CloneOf(before)
 	now.Gpus, now.DeviceError = device.Merge(known, seen, err, a.Codes), ""
