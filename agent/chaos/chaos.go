@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
 )
 
@@ -119,19 +120,8 @@ func until(ctx context.Context, limit time.Duration, ok func() error) error {
 		if err == nil {
 			return nil
 		}
-		if pause(ctx, 200*time.Millisecond) != nil {
+		if driver.Pause(ctx, 200*time.Millisecond) != nil {
 			return fmt.Errorf("not within %v: %w", limit, err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+
+	"github.com/ohmcell/ohm/agent/driver"
 )
 
 // disturb lets jobs come and go while agents and the daemon are killed.
@@ -42,7 +44,7 @@ func (r *run) submit(ctx context.Context) error {
 		if err := r.stop(ctx, over); err != nil {
 			return err
 		}
-		if err := pause(ctx, r.Duration/100); err != nil {
+		if err := driver.Pause(ctx, r.Duration/100); err != nil {
 			return err
 		}
 		if err := r.world.whole(); err != nil {
@@ -102,13 +104,13 @@ func (r *run) kill(ctx context.Context, kills int, chance *random, report *Repor
 				if err := r.world.killAgent(ctx, n, down); err != nil {
 					return err
 				}
-				_ = pause(ctx, again)
+				_ = driver.Pause(ctx, again)
 				return r.world.killAgent(ctx, n, down/4)
 			})
 		}
 		each := r.Duration / time.Duration(kills)
 		used := time.Duration(report.AgentKills+report.DaemonKills-done) * each
-		if err := pause(ctx, used/2+chance.upTo(used)); err != nil {
+		if err := driver.Pause(ctx, used/2+chance.upTo(used)); err != nil {
 			break
 		}
 	}

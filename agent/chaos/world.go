@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/containerd/containerdtest"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -128,7 +129,7 @@ func (w *world) killAgent(ctx context.Context, n *node, down time.Duration) erro
 	defer n.mu.Unlock()
 	alone := n.process.alone()
 	n.process.kill()
-	_ = pause(ctx, down) // the end of ctx ends it early: the agent is to be there again all the same
+	_ = driver.Pause(ctx, down) // the end of ctx ends it early: the agent is to be there again all the same
 	err := w.start(n)
 	if alone {
 		err = errors.Join(err, fmt.Errorf("the agent of %s had ended by itself; its log says why", n.name))
@@ -141,7 +142,7 @@ func (w *world) killDaemon(ctx context.Context, down time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.daemon.End(syscall.SIGKILL)
-	_ = pause(ctx, down)
+	_ = driver.Pause(ctx, down)
 	return w.daemon.Launch()
 }
 
