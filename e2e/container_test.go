@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ohmcell/ohm/agent/driver/containerd/containerdtest"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
 )
 
 // startBoxes starts a cell whose node runs tasks in containers.
 func startBoxes(t *testing.T, args ...string) *dev {
 	t.Helper()
-	ctd := startContainerd(t)
+	ctd := containerdtest.Run(t)
 	dir := shortDir(t)
 	t.Cleanup(func() { // cgroups are removed from the bottom up; a parent that holds another one stays
 		root, _ := filepath.EvalSymlinks(filepath.Join(dir, "agent", "containerd"))
@@ -29,11 +30,11 @@ func startBoxes(t *testing.T, args ...string) *dev {
 			}
 		}
 	})
-	d := startDev(t, dir, append([]string{"--driver", "containerd", "--containerd-address", ctd.socket()}, args...)...)
+	d := startDev(t, dir, append([]string{"--driver", "containerd", "--containerd-address", ctd.Socket()}, args...)...)
 	t.Cleanup(func() { // before containerd's end
 		if d.running() {
 			d.ohm("stop", "--all")
-			within(t, patience, "containerd holds nothing of any task", func() bool { return len(mountsBelow(ctd.dir)) == 0 })
+			within(t, patience, "containerd holds nothing of any task", func() bool { return len(ctd.Mounts()) == 0 })
 		}
 	})
 	return d
