@@ -249,12 +249,10 @@ func (v *validator) judgeNode(txn *Txn, i int) (*Conflict, *eviction) {
 }
 
 // started says whether the agent has begun with a placement.
-func (v *validator) started(p *Placement) bool {
-	if v.snapshot == nil {
-		return true
-	}
-	t := v.snapshot.Job(p.Slot.JobName()).Task(p.Slot)
-	return t.Status.GetState() > task.Assigned
+func (v *validator) started(p *Placement) bool { return v.snapshot == nil || v.snapshot.started(p) }
+
+func (s *Snapshot) started(p *Placement) bool {
+	return s.Job(p.Slot.JobName()).Task(p.Slot).Status.GetState() > task.Assigned
 }
 
 // malformed names what no node could grant, whatever else stands on it.

@@ -26,6 +26,7 @@ type Config struct {
 	// HoldAfter is how often a slot, or a gang, loses before room is held for it;
 	// default: DefaultHoldAfter.
 	HoldAfter int
+	Evictions EvictionLimits // what is zero is as in DefaultEvictionLimits
 }
 
 // DefaultHoldAfter is enough for two that race now and then to part by themselves.
@@ -78,6 +79,7 @@ func (c Config) filled() (Config, error) {
 	if c.HoldAfter <= 0 {
 		c.HoldAfter = DefaultHoldAfter
 	}
+	c.Evictions = c.Evictions.filled()
 	d := DefaultTimes()
 	for _, t := range []struct{ value, otherwise *time.Duration }{
 		{&c.Times.Lease, &d.Lease}, {&c.Times.Seen, &d.Seen}, {&c.Times.Sweep, &d.Sweep},

@@ -68,6 +68,7 @@ type loss struct {
 type refusal struct {
 	nodes   int
 	reasons []*ohmv1.Reason
+	rigid   string // why nothing gives way: for people
 	quota   string // not nodes, but a quota: for people
 }
 

@@ -34,7 +34,7 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 	}
 	r.queue.shun(work, nodes)
 	proposal, err := r.ask(ctx, Input{
-		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(), InFlight: nodes,
+		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(), InFlight: nodes, Evictions: r.mayEvict(),
 		Seed: hash(r.Name, r.Instance, fmt.Sprint(s.Revision())),
 	}, slots)
 	if ctx.Err() != nil {
@@ -94,7 +94,7 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[c
 			if e.refusals == nil {
 				e.refusals = map[string]refusal{}
 			}
-			e.refusals[slot.Group] = refusal{nodes: u.Nodes, reasons: u.Reasons}
+			e.refusals[slot.Group] = refusal{nodes: u.Nodes, reasons: u.Reasons, rigid: u.NoVictims}
 		}
 	}
 }
@@ -137,6 +137,7 @@ func (r *Runner) admit(s *cellstate.Snapshot, proposed []*cellstate.Txn, open ma
 			delete(open, c.Slot)
 		}
 		txns = append(txns, &txn)
+		r.evicts.note(r.Clock(), &txn)
 	}
 	return txns
 }

@@ -40,6 +40,7 @@ type Runner struct {
 
 	spending map[cellstate.Scope]cellstate.Amounts // of quotas, by what is in flight
 	wants    wants
+	evicts   evicts // of late
 }
 
 // New returns a Runner that does nothing until Run.

@@ -7,6 +7,7 @@ package schedulers
 
 import (
 	"context"
+	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -27,9 +28,20 @@ type Input struct {
 	Seed     uint64 // for ties; the same for the same snapshot and work
 	Home     Home
 	Limits   cellstate.Limits
+	// Evictions bounds what may be evicted; its zero value: nothing.
+	Evictions Evictions
 	// InFlight are the nodes with a request of this instance under way: not to be chosen. A
 	// slot for which one of them was the only obstacle is neither claimed nor unplaced.
 	InFlight map[cellstate.NodeName]bool
+}
+
+// Evictions bounds what a policy may evict for tasks that find no room. Who may evict whom is
+// for Validate to say: a victim always has lower precedence.
+type Evictions struct {
+	Most    int           // victims in this call
+	Now     time.Time     // of the decision: the policy reads no clock
+	MinRun  time.Duration // what was placed later than so long ago is left alone
+	PerTask int           // what was evicted so often is left alone; 0: it never is
 }
 
 // Work is one job of which slots need a node.
@@ -58,6 +70,8 @@ type Unplaced struct {
 	Slots   []cellstate.Slot
 	Nodes   int
 	Reasons []*ohmv1.Reason
+	// NoVictims says why nothing gives way, where something of lower precedence stands.
+	NoVictims string
 }
 
 // Cell is what the Runner needs of a mirror.

@@ -58,7 +58,7 @@ func (e *entry) say() {
 			continue
 		}
 		r := e.refusals[g.GetName()]
-		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons})
+		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid})
 		text = append(text, groupText(g.GetName(), n, r))
 	}
 	for _, more := range []string{e.problem, e.lost, e.kept} {
@@ -92,7 +92,11 @@ func groupText(group string, waiting int32, r refusal) string {
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("%s: of %d %s %s", text, r.nodes, plural(int32(r.nodes), "node"), strings.Join(parts, ", "))
+	text = fmt.Sprintf("%s: of %d %s %s", text, r.nodes, plural(int32(r.nodes), "node"), strings.Join(parts, ", "))
+	if r.rigid != "" {
+		text += "; nothing gives way: " + r.rigid
+	}
+	return text
 }
 
 func plural(n int32, word string) string {

@@ -170,3 +170,12 @@ func (c *Cell) Release(slot cellstate.Slot, state task.State) cellstate.Revision
 	t := c.Snapshot().Job(slot.JobName()).Task(slot)
 	return c.Put(cellstate.ReleaseRecords(t, StatusOf(t.Placement, state))...)
 }
+
+// End ends a slot's live attempt with a cause of pkg/task.
+func (c *Cell) End(slot cellstate.Slot, cause string) cellstate.Revision {
+	c.t.Helper()
+	t := c.Snapshot().Job(slot.JobName()).Task(slot)
+	status := StatusOf(t.Placement, task.EndState(cause, 0))
+	status.Cause = cause
+	return c.Put(cellstate.ReleaseRecords(t, status)...)
+}

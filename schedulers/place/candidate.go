@@ -19,8 +19,13 @@ type Candidate struct {
 	canOf                         *ohmv1.Node // the facts that Can was read from
 	Holds                         []Hold
 	ports                         []int32 // of the claims of this round, beside those of the placements
+	freed                         []int32 // of placements that would give way
 	live, claims                  int     // placements, and claims of this round
 	sick                          int     // GPUs that are not healthy
+
+	// lowest is the lowest precedence of a placement that may give way, plus one; or noneLower,
+	// or unknown, because nobody has asked since the row came.
+	lowest int32
 
 	// broken is what the scorer found broken of the GPUs in an epoch of the demand;
 	// epoch 0: not asked since they changed.
@@ -91,13 +96,24 @@ func (c *Candidate) without(precedence int) *Candidate {
 	return left
 }
 
-// take charges c with a task of r on the given devices and ports, or gives it back (times -1).
-func (c *Candidate) take(r *Request, gpus []*ohmv1.DeviceShare, ports []*ohmv1.Port, times int) {
-	c.FreeCPU -= r.CPUMilli * int64(times)
-	c.FreeMemory -= r.MemoryBytes * int64(times)
-	c.FreeDisk -= r.DiskBytes * int64(times)
-	c.charge(gpus, int32(times))
-	c.own(ports, times)
+// cost is what a claim takes of a candidate: milli, bytes, bytes, and shares of its devices.
+type cost struct {
+	cpu, memory, disk int64
+	gpus              []*ohmv1.DeviceShare
+	ports             []*ohmv1.Port
+}
+
+func (r *Request) cost(gpus []*ohmv1.DeviceShare, ports []*ohmv1.Port) cost {
+	return cost{r.CPUMilli, r.MemoryBytes, r.DiskBytes, gpus, ports}
+}
+
+// take charges c with a claim, or gives it back (times -1).
+func (c *Candidate) take(k cost, times int) {
+	c.FreeCPU -= k.cpu * int64(times)
+	c.FreeMemory -= k.memory * int64(times)
+	c.FreeDisk -= k.disk * int64(times)
+	c.charge(k.gpus, int32(times))
+	c.own(k.ports, times)
 	c.claims += times
 }
 
@@ -129,7 +145,7 @@ func (c *Candidate) own(ports []*ohmv1.Port, times int) {
 func (c *Candidate) choosePorts(r *Request, from uint64) (ports []*ohmv1.Port, short string) {
 	return cellstate.ChoosePorts(c.Node.Facts, r.Ports, from, func(port int32) bool {
 		_, owned := c.Node.Used().Ports[port]
-		return owned || slices.Contains(c.ports, port) || slices.Contains(r.Busy, reconcile.BusyPort{Node: c.Node.Name, Port: port})
+		return owned && !slices.Contains(c.freed, port) || slices.Contains(c.ports, port) || slices.Contains(r.Busy, reconcile.BusyPort{Node: c.Node.Name, Port: port})
 	})
 }
 

@@ -21,6 +21,10 @@ type class struct {
 	masked  []int32 // at least the candidates that are masked
 	spare   []int32 // memory for masked
 
+	rigid   rigid  // why nothing gave way
+	rigidIn *Round // in which that was found
+	rigidAt uint64 // and at which clock
+
 	explained uint64 // the clock at which all candidates were asked for why
 	why       []refusal
 }

@@ -7,40 +7,58 @@ import (
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
-// Incremental places what it can of one job: each need on the node that choose finds,
-// all claims in one incremental transaction, nil if there are none; and it explains,
-// group by group, what found no node, less what awaits one.
+// Incremental places what it can of one job: each need on the node that choose finds or,
+// where it finds none, on one where others give way, all claims in one incremental
+// transaction, nil if there are none; and it explains, group by group, what found no node,
+// less what awaits one.
 func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.Need) (node int, ok bool)) (*cellstate.Txn, []schedulers.Unplaced) {
-	txn := &cellstate.Txn{Mode: cellstate.Incremental}
+	var claims []cellstate.Claim
 	var unplaced []schedulers.Unplaced
-	awaits := map[*Request]bool{} // by what has found no node: room only shrinks, it need not ask again
+	misses := map[*Request]*miss{} // by what has found no node: room only shrinks, it need not ask again
+	rigid := map[string]string{}   // by group: why nothing gave way
 	for _, need := range w.Needs {
 		q := r.Request(w.Job, need.Group)
-		waits, full := awaits[q]
-		if !full {
+		m := misses[q]
+		if m == nil {
 			if node, ok := choose(q, need); ok {
-				if txn.Claims == nil {
-					txn.Claims = make([]cellstate.Claim, 0, len(w.Needs))
+				if claims == nil {
+					claims = make([]cellstate.Claim, 0, len(w.Needs))
 				}
-				txn.Claims = append(txn.Claims, r.Claim(w.Job, need, node))
+				claims = append(claims, r.Claim(w.Job, need, node))
 				continue
 			}
-			waits = r.Awaits(q, need)
+			m = &miss{awaits: r.Awaits(q, need)}
 			if need.Node == "" {
-				awaits[q] = waits
+				misses[q] = m
 			}
 		}
-		if !waits {
-			unplaced = r.Miss(unplaced, need)
+		if m.awaits {
+			continue
 		}
+		if !m.rigid {
+			if e, ok := r.Evict(q, need); ok {
+				claims = append(claims, r.ClaimEvicting(w.Job, need, e))
+				continue
+			}
+			m.rigid = true
+			rigid[need.Slot.Group] = r.noVictims(q)
+		}
+		unplaced = r.Miss(unplaced, need)
 	}
 	for i := range unplaced {
+		unplaced[i].NoVictims = rigid[unplaced[i].Group]
 		r.explainMissed(w, &unplaced[i])
 	}
-	if len(txn.Claims) == 0 {
-		txn = nil
+	if len(claims) == 0 {
+		return nil, unplaced
 	}
-	return txn, unplaced
+	return &cellstate.Txn{Mode: cellstate.Incremental, Claims: claims}, unplaced
+}
+
+// miss is what is known of a request that found no node.
+type miss struct {
+	awaits bool // it would find one among those with requests under way
+	rigid  bool // nothing gives way for it
 }
 
 // Miss adds a slot to the explanation of its group, which has no reasons yet.

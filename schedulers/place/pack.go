@@ -88,7 +88,7 @@ func (p *packing) takes(node int) (n int) {
 		}
 		free := c.without(q.Precedence)
 		ports, _ := free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
-		c.take(q, shares(q, free), ports, 1)
+		c.take(q.cost(shares(q, free), ports), 1)
 		n++
 	}
 	return n

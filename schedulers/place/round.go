@@ -22,6 +22,11 @@ type Round struct {
 	taken    []taken
 	load     *Load // of the job at work; nil: none
 
+	evictions schedulers.Evictions          // what may be evicted still
+	giving    map[int]*giving               // by candidate: what gives way for the job at work
+	evicted   map[*cellstate.Placement]bool // in this round
+	rigid     rigid                         // why nothing gave way when that was last asked
+
 	asked   *Request // the last one of which the class was wanted
 	classOf *class
 }
@@ -36,9 +41,10 @@ type group struct {
 type taken struct {
 	candidate int
 	job       *cellstate.Job
-	request   *Request
-	gpus      []*ohmv1.DeviceShare
-	ports     []*ohmv1.Port
+	cost      cost
+	victims   []*cellstate.Placement // that give way for no other claim
+	before    *giving                // of the candidate, before the claim; nil: none
+	evicts    bool
 }
 
 // Each lets one place each job of the work, in order, on one round; what one returns is
@@ -56,6 +62,7 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 		}
 		txn, unplaced := one(r, w)
 		r.unload()
+		clear(r.giving) // what one transaction has evicted is no other's
 		if txn != nil {
 			p.Txns = append(p.Txns, txn)
 		}
@@ -68,7 +75,7 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 func (t *Table) begin(in schedulers.Input) *Round {
 	t.follow(in.Snapshot)
 	t.bar(in.InFlight)
-	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}}
+	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}, evictions: in.Evictions}
 	for _, w := range in.Work {
 		if len(w.Needs) > 0 && len(w.Needs[0].BusyPorts) > 0 {
 			if r.busy == nil {
@@ -195,21 +202,30 @@ func (r *Round) Awaits(q *Request, need reconcile.Need) bool {
 func (r *Round) Claim(job *cellstate.Job, need reconcile.Need, node int) cellstate.Claim {
 	c := &r.t.candidates[node]
 	q := r.Request(job, need.Group)
+	claim := c.claim(q, job, need)
+	r.lay(taken{candidate: node, job: job, cost: q.cost(claim.GPUs, claim.Ports)})
+	return claim
+}
+
+// claim is a claim of c for a slot: c has room for it.
+func (c *Candidate) claim(q *Request, job *cellstate.Job, need reconcile.Need) cellstate.Claim {
 	free := c.without(q.Precedence)
-	gpus := shares(q, free)
 	ports, _ := free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
-	r.take(taken{node, job, q, gpus, ports}, 1)
-	r.taken = append(r.taken, taken{node, job, q, gpus, ports})
 	return cellstate.Claim{
 		Slot: need.Slot, Attempt: need.Attempt, Node: c.Node.Name,
-		Resources: need.Group.GetResources(), GPUs: gpus, Ports: ports,
+		Resources: need.Group.GetResources(), GPUs: shares(q, free), Ports: ports,
 		Precedence: q.Precedence, JobRevision: job.Revision,
 	}
 }
 
+func (r *Round) lay(k taken) {
+	r.take(k, 1)
+	r.taken = append(r.taken, k)
+}
+
 // take lays a claim over the snapshot, or gives it back (times -1).
 func (r *Round) take(k taken, times int) {
-	r.t.candidates[k.candidate].take(k.request, k.gpus, k.ports, times)
+	r.t.candidates[k.candidate].take(k.cost, times)
 	if r.load != nil && r.load.job == k.job {
 		r.load.count(k.candidate, int32(times))
 	}
@@ -221,8 +237,11 @@ func (r *Round) Mark() int { return len(r.taken) }
 
 // Undo gives back what was claimed since the mark.
 func (r *Round) Undo(mark int) {
-	for _, k := range r.taken[mark:] {
+	for _, k := range slices.Backward(r.taken[mark:]) {
 		r.take(k, -1)
+		if k.evicts {
+			r.spare(k)
+		}
 	}
 	r.taken = r.taken[:mark]
 	r.t.returns++

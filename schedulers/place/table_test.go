@@ -51,7 +51,7 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 				fresh := NewTable()
 				f := fresh.begin(in)
 				for _, k := range r.taken {
-					fresh.candidates[k.candidate].take(k.request, k.gpus, k.ports, 1)
+					fresh.candidates[k.candidate].take(k.cost, 1)
 					fresh.touch(k.candidate)
 				}
 				for _, w := range placetest.Work(in.Snapshot, "a", "b") {

@@ -3455,6 +3455,7 @@ type GroupWaiting struct {
 	Waiting       int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"` // slots without a node
 	Nodes         int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`     // that were looked at; the reasons' counts add up to it
 	Reasons       []*Reason              `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	NoVictims     string                 `protobuf:"bytes,40,opt,name=no_victims,json=noVictims,proto3" json:"no_victims,omitempty"` // why nothing of lower precedence gives way, for people; empty: there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3515,6 +3516,13 @@ func (x *GroupWaiting) GetReasons() []*Reason {
 		return x.Reasons
 	}
 	return nil
+}
+
+func (x *GroupWaiting) GetNoVictims() string {
+	if x != nil {
+		return x.NoVictims
+	}
+	return ""
 }
 
 // Waiting is the record events/waiting/<ns>/<job>: a scheduler's last word on a
@@ -4255,12 +4263,14 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"~\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x9d\x01\n" +
 	"\fGroupWaiting\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12(\n" +
-	"\areasons\x18\x04 \x03(\v2\x0e.ohm.v1.ReasonR\areasons\"\xb9\x02\n" +
+	"\areasons\x18\x04 \x03(\v2\x0e.ohm.v1.ReasonR\areasons\x12\x1d\n" +
+	"\n" +
+	"no_victims\x18( \x01(\tR\tnoVictims\"\xb9\x02\n" +
 	"\aWaiting\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x1f\n" +
