@@ -116,31 +116,28 @@ func atomic(claims []cellstate.Claim) *cellstate.Txn {
 	return &cellstate.Txn{Mode: cellstate.Atomic, Claims: claims}
 }
 
-// greedy gives each need in turn the best node. For a gang of identical tasks nothing
-// finds room for more. What awaits a node is not among the unplaced; later are the needs
-// beyond what one transaction holds.
+// greedy gives each need in turn the best node or, up to the least, where there is none one
+// on which others give way. For a gang of identical tasks nothing finds room for more. What
+// awaits a node is not among the unplaced; later are the needs beyond what one transaction
+// holds.
 func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplaced, later []reconcile.Need) {
-	awaits := map[*place.Request]bool{} // by what has found no node: room only shrinks
+	search := g.round.Search(g.work.Job, func(q *place.Request, _ reconcile.Need) (node int, ok bool) { return g.round.Choose(q, nil) })
 	for i, need := range g.order {
 		if g.most > 0 && len(claims) == g.most {
-			return claims, unplaced, g.order[i:]
+			later = g.order[i:]
+			break
 		}
-		q := g.request(need)
-		waits, full := awaits[q]
-		if !full {
-			if node, ok := g.round.Choose(q, nil); ok {
-				claims = append(claims, g.round.Claim(g.work.Job, need, node))
-				continue
-			}
-			waits = g.round.Awaits(q, need)
-			awaits[q] = waits
-			g.awaits = g.awaits || waits
-		}
-		if !waits {
+		claim, ok, awaits := search.Claim(need, len(claims) < g.least)
+		switch {
+		case ok:
+			claims = append(claims, claim)
+		case !awaits:
 			unplaced = g.round.Miss(unplaced, need)
 		}
 	}
-	return claims, unplaced, nil
+	search.Tell(unplaced)
+	g.awaits = search.Awaits
+	return claims, unplaced, later
 }
 
 // options is how many kinds of node the search tries for one task; detours is how many
@@ -213,7 +210,7 @@ func (g *gang) waitWhole(explained []schedulers.Unplaced, fit int) []schedulers.
 	for i := range all {
 		u := &all[i]
 		if at := slices.IndexFunc(explained, func(e schedulers.Unplaced) bool { return e.Group == u.Group }); at >= 0 {
-			u.Reasons = explained[at].Reasons
+			u.Reasons, u.NoVictims = explained[at].Reasons, explained[at].NoVictims
 			continue
 		}
 		u.Reasons = g.round.Explain(g.request(g.needOf(u.Group)), nil, &ohmv1.Reason{

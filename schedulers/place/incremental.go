@@ -14,51 +14,27 @@ import (
 func (r *Round) Incremental(w schedulers.Work, choose func(*Request, reconcile.Need) (node int, ok bool)) (*cellstate.Txn, []schedulers.Unplaced) {
 	var claims []cellstate.Claim
 	var unplaced []schedulers.Unplaced
-	misses := map[*Request]*miss{} // by what has found no node: room only shrinks, it need not ask again
-	rigid := map[string]string{}   // by group: why nothing gave way
+	search := r.Search(w.Job, choose)
 	for _, need := range w.Needs {
-		q := r.Request(w.Job, need.Group)
-		m := misses[q]
-		if m == nil {
-			if node, ok := choose(q, need); ok {
-				if claims == nil {
-					claims = make([]cellstate.Claim, 0, len(w.Needs))
-				}
-				claims = append(claims, r.Claim(w.Job, need, node))
-				continue
+		claim, ok, awaits := search.Claim(need, true)
+		switch {
+		case ok:
+			if claims == nil {
+				claims = make([]cellstate.Claim, 0, len(w.Needs))
 			}
-			m = &miss{awaits: r.Awaits(q, need)}
-			if need.Node == "" {
-				misses[q] = m
-			}
+			claims = append(claims, claim)
+		case !awaits:
+			unplaced = r.Miss(unplaced, need)
 		}
-		if m.awaits {
-			continue
-		}
-		if !m.rigid {
-			if e, ok := r.Evict(q, need); ok {
-				claims = append(claims, r.ClaimEvicting(w.Job, need, e))
-				continue
-			}
-			m.rigid = true
-			rigid[need.Slot.Group] = r.noVictims(q)
-		}
-		unplaced = r.Miss(unplaced, need)
 	}
+	search.Tell(unplaced)
 	for i := range unplaced {
-		unplaced[i].NoVictims = rigid[unplaced[i].Group]
 		r.explainMissed(w, &unplaced[i])
 	}
 	if len(claims) == 0 {
 		return nil, unplaced
 	}
 	return &cellstate.Txn{Mode: cellstate.Incremental, Claims: claims}, unplaced
-}
-
-// miss is what is known of a request that found no node.
-type miss struct {
-	awaits bool // it would find one among those with requests under way
-	rigid  bool // nothing gives way for it
 }
 
 // Miss adds a slot to the explanation of its group, which has no reasons yet.
