@@ -2,9 +2,9 @@ package cellstate
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ohmcell/ohm/pkg/ability"
+	"github.com/ohmcell/ohm/pkg/constraint"
 	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -46,20 +46,7 @@ func Admit(n *Node, txn *Txn) (fit []int, conflicts []Conflict) {
 // one fails.
 func Matches(n *Node, constraints []*ohmv1.Constraint) (failed *ohmv1.Constraint, ok bool) {
 	for _, c := range constraints {
-		v, has := n.Label(c.GetKey())
-		switch c.GetOp() {
-		case ohmv1.Operator_OPERATOR_IN:
-			ok = has && slices.Contains(c.GetValues(), v)
-		case ohmv1.Operator_OPERATOR_NOT_IN:
-			ok = !has || !slices.Contains(c.GetValues(), v)
-		case ohmv1.Operator_OPERATOR_EXISTS:
-			ok = has
-		case ohmv1.Operator_OPERATOR_ABSENT:
-			ok = !has
-		default: // of a later release: better no node than a wrong one
-			ok = false
-		}
-		if !ok {
+		if v, has := n.Label(c.GetKey()); !constraint.Holds(c, v, has) {
 			return c, false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ohmcell/ohm/pkg/constraint"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
 )
@@ -113,7 +114,7 @@ func storedJob(p *printer, j *ohmv1.Job) {
 		}
 		var conditions []string
 		for _, c := range g.Constraints {
-			conditions = append(conditions, condition(c))
+			conditions = append(conditions, constraint.Text(c))
 		}
 		p.pairs(append([][2]string{
 			{"  count", count}, {"  command", commandLine(g.Command)}, {"  env", mapText(g.Env)},
@@ -121,19 +122,6 @@ func storedJob(p *printer, j *ohmv1.Job) {
 			{"  constraints", strings.Join(conditions, "; ")},
 		}, shapePairs(g)...)...)
 	}
-}
-
-// condition prints a constraint: "zone in a, b".
-func condition(c *ohmv1.Constraint) string {
-	switch values := strings.Join(c.Values, ", "); c.Op {
-	case ohmv1.Operator_OPERATOR_IN:
-		return c.Key + " in " + values
-	case ohmv1.Operator_OPERATOR_NOT_IN:
-		return c.Key + " not in " + values
-	case ohmv1.Operator_OPERATOR_ABSENT:
-		return c.Key + " is absent"
-	}
-	return c.Key + " exists"
 }
 
 // commandLine quotes what a shell would split.

@@ -184,6 +184,13 @@ func constraintFields() []field[ohmv1.Constraint] {
 			}
 		}
 	}
+	one := func(op ohmv1.Operator) func(*reader, place, ast.Node, *constraint) {
+		return func(r *reader, at place, v ast.Node, c *constraint) {
+			if r.firstOperator(at, c, op) {
+				c.Values = []string{r.name(at, v)}
+			}
+		}
+	}
 	flag := func(op ohmv1.Operator, other string) func(*reader, place, ast.Node, *constraint) {
 		return func(r *reader, at place, v ast.Node, c *constraint) {
 			if r.firstOperator(at, c, op) {
@@ -198,6 +205,11 @@ func constraintFields() []field[ohmv1.Constraint] {
 		{name: "notIn", form: "list of text", meaning: "The node has it with none of these values, or not at all.", read: list(ohmv1.Operator_OPERATOR_NOT_IN)},
 		{name: "exists", form: "true", meaning: "The node has it.", read: flag(ohmv1.Operator_OPERATOR_EXISTS, "absent")},
 		{name: "absent", form: "true", meaning: "The node does not have it.", read: flag(ohmv1.Operator_OPERATOR_ABSENT, "exists")},
+		{name: "lt", form: "number", meaning: "The node has it, and it is a number less than this one.", aka: []string{"<", "lessThan", "below"}, read: one(ohmv1.Operator_OPERATOR_LT)},
+		{name: "gt", form: "number", meaning: "The node has it, and it is a number more than this one.", aka: []string{">", "greaterThan", "above"}, read: one(ohmv1.Operator_OPERATOR_GT)},
+		{name: "version", form: "bounds: `>= 1.2, < 2`", meaning: "The node has it, and it is a version within all of the bounds, each after one of `=`, `!=`, `<`, `<=`, `>`, `>=`. Numbers are compared one by one; a pre-release (`-rc.1`) comes before its version, any other suffix is ignored.", aka: []string{"semver"}, read: one(ohmv1.Operator_OPERATOR_VERSION)},
+		{name: "always", form: "true, false", preset: "false", meaning: "The condition must hold while the task runs, not only when it is placed: when the node's labels change so that it no longer does, the task is stopped and, when it has exited, placed again as after a drain: that is no failure of the task.", aka: []string{"whileRunning"},
+			read: func(r *reader, at place, v ast.Node, c *constraint) { c.Always = r.truth(at, v) }},
 	}
 }
 

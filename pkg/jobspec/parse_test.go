@@ -88,6 +88,9 @@ groups:
       - {key: rack, notIn: [7]}
       - {key: ssd, exists: true}
       - {key: old, absent: true}
+      - {key: age, lt: 3}
+      - {key: cores, gt: 7.5, always: true}
+      - {key: kernel, version: ">= 5.10, < 7"}
   - name: ps
     command: [sleep, 5]
     cpu: "2"
@@ -110,6 +113,9 @@ groups:
 				{Key: "rack", Op: ohmv1.Operator_OPERATOR_NOT_IN, Values: []string{"7"}},
 				{Key: "ssd", Op: ohmv1.Operator_OPERATOR_EXISTS},
 				{Key: "old", Op: ohmv1.Operator_OPERATOR_ABSENT},
+				{Key: "age", Op: ohmv1.Operator_OPERATOR_LT, Values: []string{"3"}},
+				{Key: "cores", Op: ohmv1.Operator_OPERATOR_GT, Values: []string{"7.5"}, Always: true},
+				{Key: "kernel", Op: ohmv1.Operator_OPERATOR_VERSION, Values: []string{">= 5.10, < 7"}},
 			},
 		}, {
 			Name: "ps", Count: 1, Command: []string{"sleep", "5"}, Resources: &ohmv1.Resources{CpuMilli: 2000},
@@ -209,13 +215,19 @@ func TestRefused(t *testing.T) {
 			`6:34: env N has no value; write "" for empty text`,
 			"6:40: env L must be a single value, not a list"}},
 		{"    cpu", "    constraints:\n      - {key: z, in: [a], exists: true}\n      - {key: z}\n      - {in: [a]}\n      - {key: z, exists: false}\n      - {key: z, absent: yes}\n      - {key: z, in: []}\n      - {key: z, equals: a}\n    cpu", []string{
-			"7:27: a constraint has exactly one of in, notIn, exists, absent, and this one has in already",
-			"8:9: the constraint has no operator; it takes one of in, notIn, exists, absent",
+			"7:27: a constraint has exactly one of in, notIn, exists, absent, lt, gt, version, and this one has in already",
+			"8:9: the constraint has no operator; it takes one of in, notIn, exists, absent, lt, gt, version",
 			"9:9: key is missing; it names a label or attribute of nodes, e.g. key: zone",
 			"10:26: exists takes only true; did you mean absent: true?",
 			`11:26: absent "yes" is not true; write absent: true`,
 			"12:22: in has no values",
-			`13:18: unknown key "equals"; the keys here are key, in, notIn, exists, absent`}},
+			`13:18: unknown key "equals"; the keys here are key, in, notIn, exists, absent, lt, gt, version, always`}},
+		{"    cpu", "    constraints:\n      - {key: z, lt: 8Gi}\n      - {key: z, gt: [1]}\n      - {key: z, version: latest}\n      - {key: z, exists: true, always: yes}\n      - {key: z, <: 1}\n    cpu", []string{
+			`7:22: lt "8Gi" is not a number; write plain digits, e.g. lt: 64`,
+			"8:22: gt must be a single value, not a list",
+			`9:27: version "latest" is not a list of bounds; write e.g. version: ">= 1.2, < 2"`,
+			`10:40: always "yes" is not true or false; did you mean true?`,
+			`11:18: unknown key "<"; did you mean "lt"?`}},
 		{"count: 4", "count: &c 4", []string{"5:12: anchors and aliases are not supported; write the value out"}},
 		{"count: 4", "count: !!int 4", []string{"5:12: tags such as !!str are not supported; write the value without"}},
 		{"count: 4", "<<: {count: 4}", []string{"5:5: this key is not plain text; merge keys and complex keys are not supported"}},

@@ -38,7 +38,7 @@ func sections() []section {
 		sectionOf("whenSilent", "`whenSilent`", "", whenSilentFields()),
 		sectionOf("a group", "Each of `groups`", "", groupFields()),
 		sectionOf("gpus", "`gpus` of a group", "", gpuFields()),
-		sectionOf("a constraint", "Each of `constraints`: a key and exactly one of the others", "", constraintFields()),
+		sectionOf("a constraint", "Each of `constraints`: a key, exactly one condition, and perhaps `always`", "", constraintFields()),
 		sectionOf("a container", "Each of `containers`", "", containerFields()),
 		sectionOf("a mount", "Each of `mounts`: a target, and `source` or `tmpfs`", "", mountFields()),
 		sectionOf("capabilities", "`capabilities`", "", capabilityFields()),

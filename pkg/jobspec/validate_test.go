@@ -84,9 +84,9 @@ func TestValidate(t *testing.T) {
 				{Key: "z", Op: ohmv1.Operator_OPERATOR_EXISTS, Values: []string{"a"}}}
 		}, []Problem{
 			{"groups[0].constraints[0].key", "key is missing; it names a label or attribute of nodes, e.g. key: zone"},
-			{"groups[0].constraints[0]", "the constraint has no operator; it takes one of in, notIn, exists, absent"},
-			{"groups[0].constraints[1]", "the constraint has no operator; it takes one of in, notIn, exists, absent"},
-			{"groups[0].constraints[2]", "the constraint has no operator; it takes one of in, notIn, exists, absent"},
+			{"groups[0].constraints[0]", "the constraint has no operator; it takes one of in, notIn, exists, absent, lt, gt, version"},
+			{"groups[0].constraints[1]", "the constraint has no operator; it takes one of in, notIn, exists, absent, lt, gt, version"},
+			{"groups[0].constraints[2]", "the constraint has no operator; it takes one of in, notIn, exists, absent, lt, gt, version"},
 			{"groups[0].constraints[3].in", "in has no values"},
 			{"groups[0].constraints[4].exists", "exists takes no values"}}},
 		{func(j *job) { j.Groups[0].Command = []string{strings.Repeat("a", 2<<20)} }, []Problem{{"", "the job takes 2097185 bytes, more than the limit of 1Mi"}}},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ohmcell/ohm/pkg/constraint"
 	"github.com/ohmcell/ohm/pkg/names"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -131,34 +132,17 @@ func checkConstraint(ps *problems, at string, c *ohmv1.Constraint) {
 	} else {
 		ps.check(at+".key", names.CheckKey("constraint key", c.Key))
 	}
-	switch c.GetOp() {
-	case ohmv1.Operator_OPERATOR_IN, ohmv1.Operator_OPERATOR_NOT_IN:
-		if len(c.Values) == 0 {
-			ps.add(at+"."+operatorName(c.Op), "%s has no values", operatorName(c.Op))
+	if wrong := constraint.Check(c); wrong != "" {
+		where := at
+		if name := constraint.Name(c.GetOp()); name != "" {
+			where += "." + name
 		}
-	case ohmv1.Operator_OPERATOR_EXISTS, ohmv1.Operator_OPERATOR_ABSENT:
-		if len(c.Values) > 0 {
-			ps.add(at+"."+operatorName(c.Op), "%s takes no values", operatorName(c.Op))
-		}
-	default:
-		ps.add(at, "the constraint has no operator; it takes one of in, notIn, exists, absent")
+		ps.add(where, "%s", wrong)
 	}
 	for _, value := range c.GetValues() {
 		if len(value) > maxText || !printable(value) {
-			ps.add(at+"."+operatorName(c.Op), "a value must be at most %d bytes of printable text", maxText)
+			ps.add(at+"."+constraint.Name(c.Op), "a value must be at most %d bytes of printable text", maxText)
 			break
 		}
 	}
-}
-
-func operatorName(op ohmv1.Operator) string {
-	switch op {
-	case ohmv1.Operator_OPERATOR_IN:
-		return "in"
-	case ohmv1.Operator_OPERATOR_NOT_IN:
-		return "notIn"
-	case ohmv1.Operator_OPERATOR_EXISTS:
-		return "exists"
-	}
-	return "absent"
 }

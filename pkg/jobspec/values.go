@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+	"github.com/ohmcell/ohm/pkg/constraint"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -205,7 +206,7 @@ func quantity[T any](r *reader, at place, node ast.Node, parse func(string) (T, 
 // firstOperator notes a constraint's operator and refuses a second one.
 func (r *reader) firstOperator(at place, c *ohmv1.Constraint, op ohmv1.Operator) bool {
 	if c.Op != ohmv1.Operator_OPERATOR_UNSPECIFIED {
-		r.faultAt(r.keys[at.path], at.path, "a constraint has exactly one of in, notIn, exists, absent, and this one has %s already", operatorName(c.Op))
+		r.faultAt(r.keys[at.path], at.path, "a constraint has exactly one of %s, and this one has %s already", constraint.Names(), constraint.Name(c.Op))
 		return false
 	}
 	c.Op = op

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/constraint"
 	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -126,9 +127,9 @@ func (t *Table) detail(q *Request, w refusal) string {
 		failed, _ := cellstate.Matches(c.Node, q.Constraints)
 		has, ok := c.Node.Label(w.dimension)
 		if !ok {
-			return fmt.Sprintf("wanted: %s; node %s has no %s", constraint(failed), node, w.dimension)
+			return fmt.Sprintf("wanted: %s; node %s has no %s", constraint.Text(failed), node, w.dimension)
 		}
-		return fmt.Sprintf("wanted: %s; node %s has %s", constraint(failed), node, has)
+		return fmt.Sprintf("wanted: %s; node %s has %s", constraint.Text(failed), node, has)
 	case string(cellstate.ReasonCannot):
 		return fmt.Sprintf("driver %s, such as node %s", cmp.Or(c.Node.Facts.GetDriver(), "unknown"), node)
 	case string(cellstate.ReasonPort):
@@ -167,19 +168,4 @@ func sick(c *Candidate) string {
 		}
 	}
 	return ""
-}
-
-// constraint writes a constraint as people would.
-func constraint(c *ohmv1.Constraint) string {
-	switch c.GetOp() {
-	case ohmv1.Operator_OPERATOR_IN:
-		return fmt.Sprintf("%s in [%s]", c.GetKey(), strings.Join(c.GetValues(), " "))
-	case ohmv1.Operator_OPERATOR_NOT_IN:
-		return fmt.Sprintf("%s not in [%s]", c.GetKey(), strings.Join(c.GetValues(), " "))
-	case ohmv1.Operator_OPERATOR_EXISTS:
-		return c.GetKey() + " exists"
-	case ohmv1.Operator_OPERATOR_ABSENT:
-		return c.GetKey() + " absent"
-	}
-	return c.GetKey() + " under an operator that this release does not know"
 }

@@ -42,9 +42,9 @@ func Patience(j *cellstate.Job, usual, long time.Duration) time.Duration {
 }
 
 // HandsOver says whether a task that is drained makes way for its next attempt before it
-// has exited: its job wants that, and the agent has asked it to end.
+// has exited: its job wants that, its node drains, and the agent has asked it to end.
 func HandsOver(j *cellstate.Job, t *cellstate.Task, n *cellstate.Node) bool {
-	return j.Live() && j.Record.GetSpec().GetStop().GetReplace() == AtOnce &&
+	return j.Live() && n.Intent.GetDrain() && j.Record.GetSpec().GetStop().GetReplace() == AtOnce &&
 		t.Status.GetState() == task.Stopping && StopCause(j, t.Placement, n) == task.Drained
 }
 

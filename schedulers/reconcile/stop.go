@@ -5,6 +5,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/task"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // StopCause says why a placement should end: a cause of pkg/task, or "" while it is
@@ -18,6 +19,9 @@ import (
 // last: such a task stays while one of lower precedence stands on the node, because the
 // others may need it to end well. (Precedence, not kind, so that two of them can never wait
 // for each other.)
+//
+// A node that no longer satisfies a constraint which must always hold is, for the tasks of
+// that group, one that drains: they are moved at once, of whatever kind their job is.
 func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) string {
 	switch {
 	case n != nil && int64(p.Revision) <= n.Facts.GetBootAfter():
@@ -36,6 +40,8 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.Stop
 	case spec.GetKind() == kindML && memberFailed(j):
 		return task.Stop
+	case n != nil && n.Facts != nil && !holdsAlways(n, group):
+		return task.Drained
 	case n == nil || !n.Intent.GetDrain():
 		return ""
 	case runsToEnd(spec) && n.Intent.GetDrainDeadline() != nil:
@@ -49,6 +55,19 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		}
 	}
 	return task.Drained
+}
+
+// holdsAlways says whether a node satisfies those of a group's constraints that must hold
+// while its tasks run.
+func holdsAlways(n *cellstate.Node, g *ohmv1.Group) bool {
+	for i, c := range g.GetConstraints() {
+		if c.GetAlways() {
+			if _, ok := cellstate.Matches(n, g.GetConstraints()[i:i+1]); !ok {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // memberFailed says whether a slot of the gang has spent its budget.

@@ -33,6 +33,15 @@ func TestStopCause(t *testing.T) {
 			return b.put(slot(0).PlacementKey(), p)
 		}, task.Preempted},
 		{"draining", func(t *testing.T) *build { return running(newBuild(t, "batch", 1)).intent(drain) }, task.Drained},
+		{"a constraint that must always hold, and does not any more", func(t *testing.T) *build {
+			return running(newBuild(t, "batch", 1, constraint(true))).intent(&ohmv1.Intent{Node: "n1", Labels: map[string]string{"zone": "b"}})
+		}, task.Drained},
+		{"one that must hold at the start", func(t *testing.T) *build {
+			return running(newBuild(t, "batch", 1, constraint(false))).intent(&ohmv1.Intent{Node: "n1", Labels: map[string]string{"zone": "b"}})
+		}, ""},
+		{"one that must always hold, and does", func(t *testing.T) *build {
+			return running(newBuild(t, "batch", 1, constraint(true))).intent(&ohmv1.Intent{Node: "n1", Labels: map[string]string{"zone": "a"}})
+		}, ""},
 		{"ineligible keeps what it has", func(t *testing.T) *build {
 			return running(newBuild(t, "batch", 1)).intent(&ohmv1.Intent{Node: "n1", Ineligible: true})
 		}, ""},
@@ -78,4 +87,11 @@ func TestStopCause(t *testing.T) {
 			t.Errorf("cause %q, want %q", got, task.Stop)
 		}
 	})
+}
+
+// constraint wants zone a, also while a task runs or not.
+func constraint(always bool) func(*ohmv1.Job) {
+	return func(j *ohmv1.Job) {
+		j.Spec.Groups[0].Constraints = []*ohmv1.Constraint{{Key: "zone", Op: ohmv1.Operator_OPERATOR_IN, Values: []string{"a"}, Always: always}}
+	}
 }

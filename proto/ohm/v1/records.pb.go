@@ -88,16 +88,22 @@ const (
 	Operator_OPERATOR_NOT_IN      Operator = 2
 	Operator_OPERATOR_EXISTS      Operator = 3
 	Operator_OPERATOR_ABSENT      Operator = 4
+	Operator_OPERATOR_LT          Operator = 30 // both numbers: the one value is more
+	Operator_OPERATOR_GT          Operator = 31 // both numbers: the one value is less
+	Operator_OPERATOR_VERSION     Operator = 32 // the one value is a list of bounds, such as ">= 1.2, < 2"
 )
 
 // Enum value maps for Operator.
 var (
 	Operator_name = map[int32]string{
-		0: "OPERATOR_UNSPECIFIED",
-		1: "OPERATOR_IN",
-		2: "OPERATOR_NOT_IN",
-		3: "OPERATOR_EXISTS",
-		4: "OPERATOR_ABSENT",
+		0:  "OPERATOR_UNSPECIFIED",
+		1:  "OPERATOR_IN",
+		2:  "OPERATOR_NOT_IN",
+		3:  "OPERATOR_EXISTS",
+		4:  "OPERATOR_ABSENT",
+		30: "OPERATOR_LT",
+		31: "OPERATOR_GT",
+		32: "OPERATOR_VERSION",
 	}
 	Operator_value = map[string]int32{
 		"OPERATOR_UNSPECIFIED": 0,
@@ -105,6 +111,9 @@ var (
 		"OPERATOR_NOT_IN":      2,
 		"OPERATOR_EXISTS":      3,
 		"OPERATOR_ABSENT":      4,
+		"OPERATOR_LT":          30,
+		"OPERATOR_GT":          31,
+		"OPERATOR_VERSION":     32,
 	}
 )
 
@@ -608,6 +617,7 @@ type Constraint struct {
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Op            Operator               `protobuf:"varint,2,opt,name=op,proto3,enum=ohm.v1.Operator" json:"op,omitempty"`
 	Values        []string               `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	Always        bool                   `protobuf:"varint,30,opt,name=always,proto3" json:"always,omitempty"` // also while a task runs: one on a node that no longer satisfies it is moved
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -661,6 +671,13 @@ func (x *Constraint) GetValues() []string {
 		return x.Values
 	}
 	return nil
+}
+
+func (x *Constraint) GetAlways() bool {
+	if x != nil {
+		return x.Always
+	}
+	return false
 }
 
 // Mount is one place in a box where something else appears: a path of the node, or a
@@ -3977,12 +3994,13 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x05R\x04last\"X\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"p\n" +
 	"\n" +
 	"Constraint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
 	"\x02op\x18\x02 \x01(\x0e2\x10.ohm.v1.OperatorR\x02op\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"u\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\x12\x16\n" +
+	"\x06always\x18\x1e \x01(\bR\x06always\"u\n" +
 	"\x05Mount\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1f\n" +
@@ -4318,13 +4336,16 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x15DEVICE_HEALTH_HEALTHY\x10\x00\x12\x1b\n" +
 	"\x17DEVICE_HEALTH_NOT_READY\x10\x01\x12\x15\n" +
 	"\x11DEVICE_HEALTH_BAD\x10\x02\x12\x16\n" +
-	"\x12DEVICE_HEALTH_LOST\x10\x03*t\n" +
+	"\x12DEVICE_HEALTH_LOST\x10\x03*\xac\x01\n" +
 	"\bOperator\x12\x18\n" +
 	"\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
 	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
 	"\x0fOPERATOR_EXISTS\x10\x03\x12\x13\n" +
-	"\x0fOPERATOR_ABSENT\x10\x04*C\n" +
+	"\x0fOPERATOR_ABSENT\x10\x04\x12\x0f\n" +
+	"\vOPERATOR_LT\x10\x1e\x12\x0f\n" +
+	"\vOPERATOR_GT\x10\x1f\x12\x14\n" +
+	"\x10OPERATOR_VERSION\x10 *C\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10MODE_INCREMENTAL\x10\x01\x12\x0f\n" +
