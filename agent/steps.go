@@ -159,9 +159,10 @@ func (l *loop) started(e *entry, r result) {
 // busyPorts looks for ports of a task that is to be started which somebody outside of the
 // cell has; the cell itself has seen to it that no other task owns them. nil: there are
 // none. Between this look and the task's own bind somebody may still come first; then the
-// task itself fails over it.
+// task itself fails over it. For a task with a network of its own the driver listens there
+// itself, may do so since an earlier try to start it, and says who was before it.
 func (l *loop) busyPorts(e *entry, call driver.Call) error {
-	if call != driver.CallStart || l.PortBusy == nil {
+	if call != driver.CallStart || l.PortBusy == nil || e.desired.GetNetwork() == ownNetwork {
 		return nil
 	}
 	var busy driver.PortBusyError

@@ -56,6 +56,7 @@ func processes(mark, dir string, nodes []*node) (left []string) {
 		case strings.Contains(string(env), markEnv+"="+mark+"\x00"):
 			left = append(left, "process "+filepath.Base(proc)+" "+words)
 		case strings.Contains(words, "containerd-shim") && strings.Contains(words, dir),
+			strings.Contains(words, "ohm-init net "+dir),
 			strings.Contains(words, "native-shim") && strings.Contains(words, dir),
 			strings.Contains(words, "native-init") && strings.Contains(words, dir):
 			left = append(left, "shim "+filepath.Base(proc)+" "+words)

@@ -18,6 +18,7 @@ type kind struct {
 	name    string
 	weight  int // how many of a hundred tasks are of it
 	service bool
+	apart   bool // in a network of its own, with a port
 	retries int
 	memory  int64 // 0: the usual
 	script  string
@@ -49,7 +50,8 @@ func kinds() []kind {
 		// Its children are still there when it ends, one of them in a session of its own.
 		{name: "parent", weight: 12, script: `$b sleep 1000 & $b setsid $b sh -c '/bin/busybox sleep 1000 & /bin/busybox sleep 1001 &' & $b sleep $SECONDS_; exit 0`, ends: once},
 		{name: "deaf", weight: 12, service: true, script: `trap '' TERM; $b sh -c 'trap "" TERM; while :; do /bin/busybox sleep 1; done' & while :; do $b sleep 1; done`, ends: never},
-		{name: "server", weight: 16, service: true, script: `($b sleep 10000 &); exec $b sleep 10000`, ends: never},
+		{name: "apart", weight: 6, service: true, apart: true, script: `exec $b nc -ll -p $OHM_PORT_HTTP -e $b true`, ends: never},
+		{name: "server", weight: 10, service: true, script: `($b sleep 10000 &); exec $b sleep 10000`, ends: never},
 	}
 }
 
@@ -106,6 +108,9 @@ func (j *job) spec(notes string) *ohmv1.JobSpec {
 			Env:       map[string]string{"SECONDS_": fmt.Sprint(j.seconds), markEnv: notes},
 			Resources: &ohmv1.Resources{CpuMilli: 10, MemoryBytes: cmp.Or(j.kind.memory, 64<<20)},
 		}},
+	}
+	if j.kind.apart {
+		s.Groups[0].Network, s.Groups[0].Ports = "own", []*ohmv1.Port{{Name: "http"}}
 	}
 	if j.kind.service {
 		s.Kind, s.Scheduler = "service", "service"

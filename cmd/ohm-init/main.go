@@ -4,10 +4,12 @@
 // command, since a pid 1 ignores every signal that it has no handler for, reaps no orphan,
 // and is all of which a container runtime learns the end, as one number from which an exit
 // code of 137 cannot be told from a SIGKILL. And it is what containerd's shim starts to
-// write what a container says to the task's logs, outside of the container.
+// write what a container says to the task's logs, outside of the container; and, outside
+// as well, it keeps the network of a task that has one of its own.
 //
 //	ohm-init REPORT COMMAND [ARGUMENT...]
 //	ohm-init log SEGMENTS
+//	ohm-init net FOLDER LISTENERS
 //
 // It writes lines to the file REPORT: "started PID" or "failed WHY", and at the end "exited
 // CODE" or "signalled NUMBER". Then it ends whatever the command has left behind, and exits
@@ -36,6 +38,13 @@ const (
 func main() {
 	if os.Getpid() != 1 && len(os.Args) == 3 && os.Args[1] == logVerb {
 		if err := writeLogs(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getpid() != 1 && len(os.Args) == 4 && os.Args[1] == netVerb {
+		if err := keepNetwork(os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

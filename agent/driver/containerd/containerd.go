@@ -18,6 +18,7 @@
 //	state.json boot id, when it started, its command's pid with start time
 //	killed     there once the driver was told to kill the task
 //	exit.json  how it ended; written once, whole
+//	network.json the process that keeps its network, if it has one of its own
 //	report-*   what each container's ohm-init says
 //	scratch/   the task's scratch folder, /scratch in its containers
 //
@@ -26,7 +27,7 @@
 // the driver makes and which outlives them, so that what was used can still be read.
 //
 // A container has namespaces of its own for processes, mounts, hostname, ipc and cgroups, and
-// the node's network; no new privileges; containerd's default seccomp profile; the usual
+// the node's network, unless its task has one of its own; no new privileges; containerd's default seccomp profile; the usual
 // fourteen capabilities, as far as the agent has them itself; the agent's own limit of open
 // files. The oom score is left as it is.
 //
@@ -34,6 +35,11 @@
 // outside of it and which reads what the container says from two pipes (segment). It ends
 // with its container; whoever ends it before ends the container, at the next word that that
 // says. The stream is complete when the task is seen to have ended.
+//
+// A network of a task's own is kept by one more ohm-init, which the driver starts in it, outside
+// of every container, and which passes connections to the task's ports on into it (publish).
+// It ends with the task; whoever ends it before has it replaced by a running agent, in the
+// network that the containers are in.
 //
 // Of a task with several containers somebody must start the next one when an init container
 // has ended: that is Observe, List or Watch of a running agent. Without an agent such a task

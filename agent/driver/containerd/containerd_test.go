@@ -91,7 +91,8 @@ func leftovers(d *Driver, id string) (left []string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range lines {
 		data, _ := os.ReadFile(path)
-		if line := string(data); strings.Contains(line, "containerd-shim") && strings.Contains(line, name) {
+		line := string(data)
+		if strings.Contains(line, "containerd-shim") && strings.Contains(line, name) || strings.Contains(line, "ohm-init\x00net\x00"+d.folder(id)) {
 			left = append(left, path+": "+line)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/logdir"
+	"github.com/ohmcell/ohm/agent/driver/publish"
 )
 
 // Driver is the containerd driver.Driver.
@@ -35,6 +36,7 @@ type Driver struct {
 	conf       Config
 	groups     cgroup.Groups // above those of the tasks
 	boot       string
+	networks   bool // a task can have one of its own
 	log        *zap.Logger
 
 	mu      sync.Mutex
@@ -42,12 +44,16 @@ type Driver struct {
 	ooms    map[string]*oomCount          // by task
 	doubts  map[string]time.Time          // containers that containerd seems not to know, since when
 	fetches map[string]chan struct{}      // of images, under way, by name; closed when over
+	unkept  map[string]string             // tasks whose network nobody can keep, and why
 	clean   bool                          // what is nobody's was swept
 
 	collected time.Time // when images were last
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Dialer = (*Driver)(nil)
+)
 
 // New makes a driver on what the folder and containerd hold. The daemon need not be there
 // yet.
@@ -67,6 +73,7 @@ func New(c Config) (*Driver, error) {
 		namespace: c.Namespace, cgroupName: c.CgroupName, init: c.Init, conf: c, log: c.Log,
 		tasks: filepath.Join(dir, "tasks"), logs: logdir.Dir(filepath.Join(dir, "logs")),
 		starts: map[string]context.CancelFunc{}, ooms: map[string]*oomCount{}, fetches: map[string]chan struct{}{}, doubts: map[string]time.Time{},
+		unkept: map[string]string{},
 	}
 	if d.namespace == "" {
 		d.namespace = name
@@ -95,6 +102,11 @@ func New(c Config) (*Driver, error) {
 		return nil, err
 	}
 	d.groups = cgroup.Detect(mountinfo, d.cgroupName).WithRest(mountinfo, d.cgroupName)
+	if err := publish.Try(); err != nil {
+		d.log.Info("tasks get no network of their own", zap.Error(err))
+	} else {
+		d.networks = true
+	}
 	if d.client, err = client.New(c.Address, client.WithDefaultNamespace(d.namespace), client.WithTimeout(10*time.Second)); err != nil {
 		return nil, fmt.Errorf("containerd at %s: %w", c.Address, err)
 	}
@@ -143,6 +155,9 @@ func (d *Driver) Capabilities() []string {
 		if dir != "" {
 			can = append(can, ability)
 		}
+	}
+	if d.networks {
+		can = append(can, driver.CanOwnNetwork)
 	}
 	slices.Sort(can)
 	return can

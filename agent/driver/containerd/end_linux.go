@@ -146,6 +146,9 @@ func (d *Driver) finish(ctx context.Context, t driver.Task, e exit) error {
 			return err
 		}
 	}
+	if err := d.endNetwork(ctx, t); err != nil {
+		return err
+	}
 	if err := os.Rename(ended, filepath.Join(d.folder(t.ID), exitFile)); err != nil {
 		return err
 	}
@@ -162,7 +165,7 @@ func (d *Driver) clear(ctx context.Context, t driver.Task) error {
 	for _, name := range names {
 		errs = append(errs, d.dropContainer(ctx, name))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.endNetwork(ctx, t))...)
 }
 
 // containers are containerd's names of all that it may have of a task.
@@ -252,6 +255,11 @@ func (d *Driver) sweep(ctx context.Context) error {
 	for container := range d.shims() {
 		if !owned(own, container) {
 			errs = append(errs, d.endShim(ctx, container))
+		}
+	}
+	for id, pids := range d.keepers() {
+		if !own[hash(id)] {
+			errs = append(errs, d.endKeepers(ctx, id, pids))
 		}
 	}
 	stray, err := d.strays(ctx, own)

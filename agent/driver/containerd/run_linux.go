@@ -198,6 +198,10 @@ func (d *Driver) create(ctx context.Context, t driver.Task, c driver.Container, 
 	if err != nil {
 		return nil, st, err
 	}
+	network, err := d.network(ctx, t)
+	if err != nil {
+		return nil, st, err
+	}
 	report := d.report(t.ID, c.Name)
 	if err := os.WriteFile(report, nil, 0o600); err != nil {
 		return nil, st, err
@@ -208,7 +212,7 @@ func (d *Driver) create(ctx context.Context, t driver.Task, c driver.Container, 
 		client.WithContainerLabels(map[string]string{
 			labelTask: t.ID, labelName: c.Name, labelBoot: d.boot, labelStarted: begin.Format(time.RFC3339Nano),
 		}),
-		d.spec(t, c, img),
+		d.spec(t, c, img, network),
 	)
 	if err != nil {
 		return nil, st, fmt.Errorf("make container %s: %w", c.Name, err)

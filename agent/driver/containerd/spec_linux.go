@@ -32,8 +32,9 @@ const (
 // defaultPath is a task's PATH if neither it nor its image brings one.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// spec is how one container of the task is to run.
-func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image) client.NewContainerOpts {
+// spec is how one container of the task is to run. network is a path of the network namespace
+// that it is to join; empty: the node's.
+func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image, network string) client.NewContainerOpts {
 	return client.WithNewSpec(func(ctx context.Context, cl oci.Client, box *containers.Container, s *oci.Spec) error {
 		config, err := img.Spec(ctx)
 		if err != nil {
@@ -68,7 +69,7 @@ func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image) clien
 		}
 		s.Mounts = append(s.Mounts, d.mounts(t.ID, c)...)
 		opts := append(userOf(c, config.Config),
-			oci.WithHostNamespace(specs.NetworkNamespace), oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.CgroupNamespace}),
+			networkOf(network), oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.CgroupNamespace}),
 			seccomp.WithDefaultProfile(), // by the capabilities
 		)
 		for _, node := range t.DeviceNodes {
@@ -76,6 +77,14 @@ func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image) clien
 		}
 		return oci.ApplyOpts(ctx, cl, box, s, opts...)
 	})
+}
+
+// networkOf has the container join a network; empty: the node's.
+func networkOf(path string) oci.SpecOpts {
+	if path == "" {
+		return oci.WithHostNamespace(specs.NetworkNamespace)
+	}
+	return oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: path})
 }
 
 // commandOf is what the container runs. A task's command is all of it: an image's
@@ -139,7 +148,7 @@ func openFiles() (specs.POSIXRlimit, error) {
 // mounts are the container's own, and then the driver's, which nothing may hide.
 func (d *Driver) mounts(id string, c driver.Container) []specs.Mount {
 	var list []specs.Mount
-	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} { // the network is the node's
+	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} { // what of the network is the node's
 		if _, err := os.Stat(name); err == nil {
 			list = append(list, bind(name, name, "ro"))
 		}

@@ -150,6 +150,9 @@ func (d *Driver) begin(ctx context.Context, t driver.Task) error {
 	if d.killed(t.ID) {
 		return errors.New("killed before it started")
 	}
+	if _, err := d.network(ctx, t); err != nil { // first: a port that somebody has spares the rest
+		return err
+	}
 	for _, c := range t.All() {
 		if _, err := d.image(ctx, c.Image); err != nil {
 			return d.onKill(t.ID, err)

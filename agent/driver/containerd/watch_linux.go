@@ -40,6 +40,7 @@ func (d *Driver) Watch(ctx context.Context, changed func(id string)) error {
 			}
 			if !ended {
 				d.noteOOMs(id)
+				d.mendNetwork(ctx, id)
 			}
 		}
 		for id := range known {

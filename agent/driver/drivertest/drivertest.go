@@ -159,6 +159,7 @@ var cases = []struct {
 	{"ContainersInOrder", driver.CanContainers, containersInOrder},
 	{"InitFails", driver.CanContainers, initFails},
 	{"SidecarGoesWithMain", driver.CanContainers, sidecarGoesWithMain},
+	{"ContainersShareNetwork", driver.CanContainers, containersShareNetwork},
 
 	{"ExecCode", driver.CanExec, execCode},
 	{"ExecStreams", driver.CanExec, execStreams},

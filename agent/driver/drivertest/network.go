@@ -137,3 +137,34 @@ func ownNetworkPortBusy(t *testing.T, b *bench) {
 	b.must(b.driver.Remove(t.Context(), w.ID))
 	b.clean(w.ID)
 }
+
+// containersShareNetwork: the containers of a task are in one network.
+func containersShareNetwork(t *testing.T, b *bench) {
+	if !slices.Contains(b.driver.Capabilities(), driver.CanOwnNetwork) {
+		return
+	}
+	port := freePort(b)
+	w := b.named(driver.Task{})
+	serve := fmt.Sprintf("echo hello >index.html && exec busybox httpd -f -p 127.0.0.1:%d", port)
+	w.Containers = []driver.Container{
+		b.container("first", driver.Init, "readlink /proc/self/ns/net"),
+		b.container("beside", driver.Sidecar, serve),
+		b.container("main", driver.Main, "readlink /proc/self/ns/net"+stay),
+	}
+	for i := range w.Containers {
+		w.Containers[i].Env = w.Env
+	}
+	w.Env, w.Box, w.OwnNetwork, w.Publish = nil, driver.Box{}, true, []int32{port}
+	b.must(b.driver.Start(t.Context(), w))
+	Eventually(t, "the sidecar's page can be got", func() bool {
+		b.observe(w.ID) // by that some drivers go on to the next container
+		return published(port) == "hello\n" && len(strings.Fields(b.log(w.ID, "stdout"))) == 2
+	})
+	if in := strings.Fields(b.log(w.ID, "stdout")); in[0] != in[1] || !slices.Contains(networks(b), in[0]) {
+		t.Errorf("two containers are in %q", in)
+	}
+	b.must(b.driver.Kill(t.Context(), w.ID))
+	b.ended(w.ID)
+	b.must(b.driver.Remove(t.Context(), w.ID))
+	b.clean(w.ID)
+}

@@ -19,6 +19,8 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/publish"
+	"github.com/ohmcell/ohm/agent/driver/thread"
 )
 
 // Files that the shim opens for the init.
@@ -59,12 +61,12 @@ func initMain(dir string) error {
 		}
 	}
 	if sp.OwnNetwork {
-		if err := loopbackUp(); err != nil {
+		if err := publish.LoopbackUp(); err != nil {
 			return out.Encode(word{Error: err.Error()})
 		}
 	}
 	var pid int
-	onOtherThread(func() { pid, err = launch(sp) })
+	thread.Run(func() { pid, err = launch(sp) })
 	if err != nil {
 		return out.Encode(word{Error: err.Error()})
 	}

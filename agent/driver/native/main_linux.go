@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -81,21 +80,4 @@ func keepFiles() error {
 		}
 	}
 	return nil
-}
-
-// onOtherThread runs f on a thread that is not the process's first and ends with f. The
-// thread may be moved to other cgroups: what it forks is born there, and the process as a
-// whole stays where it was, uncharged.
-func onOtherThread(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() == unix.Getpid() {
-			onOtherThread(f)
-			return
-		}
-		f()
-	}()
-	<-done
 }

@@ -41,7 +41,7 @@
 // that waits for an image has its folder already, and is given up by Kill.
 //
 // Tasks share the node's network, but for those with one of their own, to whose ports the
-// shim passes connections on (net_linux.go), and without an image its file system: the target of a mount must be there, and
+// shim passes connections on (publish), and without an image its file system: the target of a mount must be there, and
 // HOME, the scratch folder, may be out of reach by its name for a user who may not look into
 // the agent's folder; the working folder is in reach. Where they have namespaces (pid,
 // mount, uts, ipc), mounts of the node reach them and theirs do not reach the node.

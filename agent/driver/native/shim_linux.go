@@ -17,6 +17,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/publish"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -71,7 +72,7 @@ func (t *tended) run(starter io.WriteCloser) exit {
 	if err != nil {
 		return failed(err)
 	}
-	defer unpublish(listeners)
+	defer publish.Close(listeners)
 	talk, files, err := t.prepare()
 	defer t.out.finish()
 	if err != nil {
@@ -103,7 +104,9 @@ func (t *tended) run(starter io.WriteCloser) exit {
 		<-init
 		return failed(errors.Join(err, t.sweep()))
 	}
-	pass(listeners, t.state.Init)
+	publish.Pass(listeners, func(ctx context.Context, port int32) (net.Conn, error) {
+		return dialIn(ctx, t.state.Init, port)
+	})
 	_ = json.NewEncoder(starter).Encode(report{}) // it may be gone
 	starter.Close()
 
@@ -116,14 +119,6 @@ func (t *tended) run(starter io.WriteCloser) exit {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return t.verdict(last, status, before)
-}
-
-// publish reads what is to be run, and listens on the ports that it is reached at.
-func (t *tended) publish() (listeners []net.Listener, err error) {
-	if t.spec, err = folder.Read[spec](filepath.Join(t.dir, specFile)); err != nil {
-		return nil, err
-	}
-	return publish(t.spec.Publish)
 }
 
 // prepare makes what the init and the command need.
