@@ -21,12 +21,18 @@ import (
 // transaction under its id ends the hold in the same revision (MakePlan); if that never
 // comes, the lease does.
 func PlanHold(s *Snapshot, now time.Time, txn *Txn, l Lease) (Write, []Conflict) {
+	return planHolds(s, now, txn, newValidator(s, len(txn.Claims)), l)
+}
+
+// planHolds plans the holds of claims that a validator judges.
+func planHolds(s *Snapshot, now time.Time, txn *Txn, valid *validator, l Lease) (Write, []Conflict) {
 	whole := *txn
 	whole.Mode, whole.Claims = Atomic, slices.Clone(txn.Claims)
 	for i := range whole.Claims {
-		whole.Claims[i].Victims = nil // what has to be taken from others is not held
+		whole.Claims[i].Victims = nil      // what has to be taken from others is not held
+		whole.Claims[i].Ends = time.Time{} // a hold passes in no other's room
 	}
-	if _, conflicts := Validate(s, &whole); len(conflicts) > 0 {
+	if _, conflicts := valid.judge(&whole, nil); len(conflicts) > 0 {
 		return Write{}, conflicts
 	}
 	var w Write
@@ -81,24 +87,26 @@ func addToHold(h *ohmv1.Hold, c *Claim) {
 	h.Ports = append(h.Ports, c.Ports...)
 }
 
-// endHold adds to the write of a transaction's claims the end of its hold on a node. It
-// compares nothing: nobody else ever writes this key, and if the lease has ended the hold
+// endHolds adds to the write of a transaction's claims the end of their holds on a node. It
+// compares nothing: nobody else ever writes these keys, and if the lease has ended a hold
 // before, the fence tells whether somebody took the room.
-func endHold(w *Write, n *Node, id TxnID) {
-	key := HoldKey(n.Name, id)
-	held := slices.ContainsFunc(n.Holds, func(h *Hold) bool { return h.GetTxn() == string(id) })
-	if held && !slices.ContainsFunc(w.Records, func(r Record) bool { return r.Key == key }) {
-		w.Records = append(w.Records, Record{Key: key, Read: ReadGuarded})
+func endHolds(w *Write, n *Node, txn *Txn, c *Claim) {
+	for _, h := range n.Holds {
+		key := HoldKey(n.Name, TxnID(h.GetTxn()))
+		if h.keptFor(txn, c) && !slices.ContainsFunc(w.Records, func(r Record) bool { return r.Key == key }) {
+			w.Records = append(w.Records, Record{Key: key, Read: ReadGuarded})
+		}
 	}
 }
 
 // held are the holds that keep the claim off, the oldest first: not its own, not those
-// below it, and none that ends with a claim accepted before.
+// below it, none that ends with a claim accepted before, and no reservation before whose
+// start it is over.
 func (r *room) held(txn *Txn, c *Claim) []*Hold {
 	var held []*Hold
 	for _, h := range r.node.Holds {
-		ends := slices.ContainsFunc(r.claims, func(o claimed) bool { return string(o.txn.ID) == h.GetTxn() })
-		if h.GetTxn() != string(txn.ID) && c.Precedence <= int(h.GetPrecedence()) && !ends {
+		ends := slices.ContainsFunc(r.claims, func(o claimed) bool { return h.keptFor(o.txn, o.claim) })
+		if !ends && h.Binds(string(txn.ID), c.Slot.JobName(), c.Precedence, c.Ends) {
 			held = append(held, h)
 		}
 	}
@@ -114,10 +122,17 @@ func (r *room) besideHolds(txn *Txn, c *Claim, last *eviction) *Conflict {
 		return nil
 	}
 	before, with := charge(r.with(r.placements(r.after))), charge(r.with(r.placements(last), claimed{txn, c}))
+	kept := r.node.Kept()
 	var winner *Hold
+	var short *Conflict
 	for _, h := range held {
-		before.addHold(h)
-		with.addHold(h)
+		if h.GetReserves() && len(c.Victims) > 0 { // what is taken there is its owner's to take
+			winner, short = h, &Conflict{Reason: ReasonHold, Dimension: "evictions"}
+			break
+		}
+		i := slices.IndexFunc(kept, func(k Kept) bool { return k.Hold == h })
+		before.addKept(&kept[i])
+		with.addKept(&kept[i])
 		if winner == nil && shortage(r.node, before, with, c) != nil {
 			winner = h
 		}
@@ -125,7 +140,9 @@ func (r *room) besideHolds(txn *Txn, c *Claim, last *eviction) *Conflict {
 	if winner == nil {
 		return nil
 	}
-	short := shortage(r.node, before, with, c)
+	if short == nil {
+		short = shortage(r.node, before, with, c)
+	}
 	short.Reason = ReasonHold
 	if winner.Revision > txn.Snapshot {
 		short.Winner = winner.placement()
@@ -169,9 +186,9 @@ func (s *Snapshot) WithinHolds(txns ...*Txn) (*Snapshot, error) {
 // or others, at its own risk.
 func (n *Node) complement(own *Hold) *ohmv1.Hold {
 	taken := charge(n.Placements())
-	for _, h := range n.Holds {
-		if h == own || h.GetPrecedence() >= own.GetPrecedence() { // the others keep the owner off anyway
-			taken.addHold(h)
+	for _, k := range n.Kept() {
+		if k.Hold == own || k.Hold.GetPrecedence() >= own.GetPrecedence() { // the others keep the owner off anyway
+			taken.addKept(&k)
 		}
 	}
 	have := n.Facts.GetCapacity()

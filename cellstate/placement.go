@@ -115,16 +115,19 @@ func (p *Placement) GetJobRevision() int64 {
 	return int64(p.job)
 }
 
-func (p *Placement) GetResources() *ohmv1.Resources  { return p.message().GetResources() }
-func (p *Placement) GetGpus() []*ohmv1.DeviceShare   { return p.message().GetGpus() }
-func (p *Placement) GetPorts() []*ohmv1.Port         { return p.message().GetPorts() }
-func (p *Placement) GetPrecedence() int32            { return p.message().GetPrecedence() }
-func (p *Placement) GetScheduler() string            { return p.message().GetScheduler() }
-func (p *Placement) GetInstance() string             { return p.message().GetInstance() }
-func (p *Placement) GetTxn() string                  { return p.message().GetTxn() }
-func (p *Placement) GetMode() Mode                   { return p.message().GetMode() }
-func (p *Placement) GetTxnClaims() int32             { return p.message().GetTxnClaims() }
-func (p *Placement) GetSnapshotRevision() int64      { return p.message().GetSnapshotRevision() }
-func (p *Placement) GetVictims() []*ohmv1.Victim     { return p.message().GetVictims() }
-func (p *Placement) GetEvictedBy() string            { return p.message().GetEvictedBy() }
+func (p *Placement) GetResources() *ohmv1.Resources { return p.message().GetResources() }
+func (p *Placement) GetGpus() []*ohmv1.DeviceShare  { return p.message().GetGpus() }
+func (p *Placement) GetPorts() []*ohmv1.Port        { return p.message().GetPorts() }
+func (p *Placement) GetPrecedence() int32           { return p.message().GetPrecedence() }
+func (p *Placement) GetScheduler() string           { return p.message().GetScheduler() }
+func (p *Placement) GetInstance() string            { return p.message().GetInstance() }
+func (p *Placement) GetTxn() string                 { return p.message().GetTxn() }
+func (p *Placement) GetMode() Mode                  { return p.message().GetMode() }
+func (p *Placement) GetTxnClaims() int32            { return p.message().GetTxnClaims() }
+func (p *Placement) GetSnapshotRevision() int64     { return p.message().GetSnapshotRevision() }
+func (p *Placement) GetVictims() []*ohmv1.Victim    { return p.message().GetVictims() }
+func (p *Placement) GetEvictedBy() string           { return p.message().GetEvictedBy() }
+func (p *Placement) GetLatestEnd() *timestamppb.Timestamp {
+	return p.message().GetLatestEnd()
+}
 func (p *Placement) GetTime() *timestamppb.Timestamp { return p.message().GetTime() }

@@ -72,9 +72,18 @@ type planner struct {
 	most   int              // claims of a write
 	byNode map[NodeName]int // the write that owns a node
 	atomic map[NodeName]bool
-	jobOf  JobName // of the last claim: claims of one job follow each other
-	job    Guard   // its record
-	tasks  Guard   // all that is stored of its tasks
+	jobOf  JobName                // of the last claim: claims of one job follow each other
+	job    Guard                  // its record
+	tasks  Guard                  // all that is stored of its tasks
+	ends   *timestamppb.Timestamp // of the last claim that has one
+}
+
+// end is a latest end as it is stored.
+func (p *planner) end(at time.Time) *timestamppb.Timestamp {
+	if p.ends == nil || !p.ends.AsTime().Equal(at) {
+		p.ends = timestamppb.New(at)
+	}
+	return p.ends
 }
 
 func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
@@ -120,7 +129,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 		}
 		p.spend(w, txn, c)
 		p.claim(&p.Writes[w], txn, c, a.eviction, whole)
-		endHold(&p.Writes[w], p.valid.snapshot.Node(c.Node), txn.ID)
+		endHolds(&p.Writes[w], p.valid.snapshot.Node(c.Node), txn, c)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
 	}
 }
@@ -190,6 +199,9 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 	}
 	placed := c.placement(txn)
 	placed.Time = p.now
+	if !c.Ends.IsZero() {
+		placed.LatestEnd = p.end(c.Ends)
+	}
 	key := c.Slot.PlacementKey()
 	if !whole {
 		w.Guards = append(w.Guards, Guard{Key: c.Slot.EndedKey(c.Attempt), End: key + "\x00"})

@@ -1,6 +1,8 @@
 package cellstate
 
 import (
+	"time"
+
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -33,6 +35,9 @@ type Claim struct {
 	Ports       []*ohmv1.Port
 	Precedence  int
 	JobRevision Revision // of the job's record that the decision saw
+	// Ends is when the attempt is over at the latest, by its job's maxRuntime; zero: nobody
+	// knows. The Runner fills it in. It says whether the claim may pass in reserved room.
+	Ends time.Time
 	// Victims are live placements on the same node that must give way; each has lower
 	// precedence. They keep their records until their agent has confirmed their exit.
 	Victims []*ohmv1.Victim

@@ -34,10 +34,10 @@ func (u *Usage) addPorts(s Slot, ports []*ohmv1.Port) {
 	}
 }
 
-// addHold adds what is held for somebody.
-func (u *Usage) addHold(h *Hold) {
-	u.add(h.GetResources(), h.GetGpus())
-	u.addPorts(SlotOf(h.GetSlot()), h.GetPorts())
+// addKept adds what is kept for somebody.
+func (u *Usage) addKept(k *Kept) {
+	u.add(k.Resources, k.GPUs)
+	u.addPorts(SlotOf(k.Hold.GetSlot()), k.Ports)
 }
 
 // plus is the usage with a claim added.

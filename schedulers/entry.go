@@ -35,6 +35,10 @@ type entry struct {
 	refusals map[string]refusal          // by group: the policy's last word
 	lost     string                      // the last race that was lost, for people
 	kept     string                      // where room is held for it, for people
+	reserved string                      // where room is reserved for it, for people
+	hopeless string                      // why there will be no room for its gang, for people
+	waits    time.Time                   // since when it has got no room that it asked for; zero: it has
+	unwanted time.Time                   // until when nothing is reserved for it
 	problem  string                      // what is wrong with the policy's answer, for people
 	word     *ohmv1.Waiting              // what the above says; nil when nothing is parked
 	said     said
@@ -69,6 +73,7 @@ type refusal struct {
 	nodes   int
 	reasons []*ohmv1.Reason
 	rigid   string // why nothing gives way: for people
+	never   string // why no node of the cell could ever do: for people
 	quota   string // not nodes, but a quota: for people
 }
 
@@ -86,6 +91,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 	}
 	if e.version != j.Revision {
 		e.parked, e.losses, e.deferred, e.refusals, e.word, e.lost, e.kept, e.problem, e.pass, e.defeats = nil, nil, nil, nil, nil, "", "", "", 0, 0
+		e.reserved, e.hopeless, e.waits, e.unwanted = "", "", time.Time{}, time.Time{}
 		e.version = j.Revision
 		e.queue.order.moved(e)
 		e.precedence, e.submitted = j.Record.GetSpec().GetPrecedence(), j.Record.GetSubmitTime().AsTime().UnixNano()
@@ -107,6 +113,9 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 
 // dropSettled forgets what is known of slots that need no node any more.
 func (e *entry) dropSettled() {
+	if len(e.needs) == 0 {
+		e.waits = time.Time{}
+	}
 	if len(e.parked)+len(e.losses)+len(e.deferred) == 0 {
 		return // and there is no word to bring up to date
 	}

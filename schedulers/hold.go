@@ -102,6 +102,7 @@ func (r *Runner) decideWithin(ctx context.Context, s *cellstate.Snapshot) bool {
 		return false
 	}
 	r.within = nil
+	now := r.Clock()
 	var txns []*cellstate.Txn
 	var work []Work
 	asked := map[cellstate.Slot]reconcile.Need{}
@@ -124,14 +125,14 @@ func (r *Runner) decideWithin(ctx context.Context, s *cellstate.Snapshot) bool {
 	view, err := s.WithinHolds(txns...)
 	var proposal Proposal
 	if err == nil && len(work) > 0 {
-		proposal, err = r.ask(ctx, Input{Snapshot: view, Work: work, Limits: r.Store.Limits(), InFlight: others, Seed: hash(r.Name, string(h.placed[0].txn.ID))}, len(asked))
+		proposal, err = r.ask(ctx, Input{Snapshot: view, Now: now, Work: work, Limits: r.Store.Limits(), InFlight: others, Seed: hash(r.Name, string(h.placed[0].txn.ID))}, len(asked))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.Log.Error("the policy failed within held room", zap.Int64("revision", int64(s.Revision())), zap.Error(err))
 	}
 	f := &flight{snapshot: s, lease: h.lease}
 	if err == nil {
-		f.txns = underHolds(r.admit(view, proposal.Txns, asked), txns)
+		f.txns = underHolds(r.admit(view, now, proposal.Txns, asked), txns)
 	}
 	for slot := range asked { // the policy left it, for once without haste: it begins anew
 		if e := r.queue.jobs[slot.JobName()]; e != nil {

@@ -33,6 +33,8 @@ type queue struct {
 	holdAfter int                        // losses
 	seen      *cellstate.Snapshot        // of the last refresh
 
+	single map[shape]time.Time // for which nothing is reserved until then
+
 	budget *budget // of the last refresh; nil: there are no quotas
 
 	flights int  // rounds on their way
@@ -41,7 +43,7 @@ type queue struct {
 }
 
 func newQueue(limits reconcile.Limits, sweep time.Duration) *queue {
-	return &queue{limits: limits, sweep: sweep, holdAfter: DefaultHoldAfter, starving: map[cellstate.JobName]bool{}, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, watched: map[cellstate.JobName]*entry{}, pass: 1}
+	return &queue{limits: limits, sweep: sweep, holdAfter: DefaultHoldAfter, starving: map[cellstate.JobName]bool{}, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, watched: map[cellstate.JobName]*entry{}, single: map[shape]time.Time{}, pass: 1}
 }
 
 // refresh brings the queue up to a snapshot, at the price of what has changed: rows are

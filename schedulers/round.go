@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -28,13 +29,14 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 			open[n.Slot] = n
 		}
 	}
+	now := r.Clock()
 	nodes := make(map[cellstate.NodeName]bool, len(r.nodes))
 	for n := range r.nodes {
 		nodes[n] = true
 	}
 	r.queue.shun(work, nodes)
 	proposal, err := r.ask(ctx, Input{
-		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(), InFlight: nodes, Evictions: r.mayEvict(),
+		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(), InFlight: nodes, Evictions: r.mayEvict(), Now: now,
 		Seed: hash(r.Name, r.Instance, fmt.Sprint(s.Revision())),
 	}, slots)
 	if ctx.Err() != nil {
@@ -46,7 +48,7 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 	}
 	r.missed(s, proposal.Unplaced, open)
 	r.unplaced(s, proposal.Unplaced, open, len(nodes) > 0)
-	txns := r.admit(s, proposal.Txns, open)
+	txns := r.admit(s, now, proposal.Txns, open)
 	for _, n := range open { // the policy said nothing of it: as if it had found no node
 		switch {
 		case err != nil:
@@ -80,6 +82,7 @@ func (r *Runner) ask(ctx context.Context, in Input, slots int) (Proposal, error)
 // for good.
 func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[cellstate.Slot]reconcile.Need, kept bool) {
 	for _, u := range unplaced {
+		hopeless := r.never(s, u, kept)
 		for _, slot := range u.Slots {
 			if _, ok := open[slot]; !ok {
 				continue
@@ -91,10 +94,13 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[c
 			}
 			r.refuse(s, slot, "")
 			e := r.queue.jobs[slot.JobName()]
+			if e.waits.IsZero() {
+				e.waits = r.Clock()
+			}
 			if e.refusals == nil {
 				e.refusals = map[string]refusal{}
 			}
-			e.refusals[slot.Group] = refusal{nodes: u.Nodes, reasons: u.Reasons, rigid: u.NoVictims}
+			e.refusals[slot.Group] = refusal{nodes: u.Nodes, reasons: u.Reasons, rigid: u.NoVictims, never: hopeless}
 		}
 	}
 }
@@ -117,14 +123,14 @@ func (r *Runner) refuse(s *cellstate.Snapshot, slot cellstate.Slot, problem stri
 // have lost before which Validate refuses on this very snapshot: a policy that does not see
 // what refused it would propose the same for ever (field case 10). An atomic transaction
 // is dropped whole.
-func (r *Runner) admit(s *cellstate.Snapshot, proposed []*cellstate.Txn, open map[cellstate.Slot]reconcile.Need) []*cellstate.Txn {
+func (r *Runner) admit(s *cellstate.Snapshot, now time.Time, proposed []*cellstate.Txn, open map[cellstate.Slot]reconcile.Need) []*cellstate.Txn {
 	var txns []*cellstate.Txn
 	for _, t := range proposed {
 		txn := *t
 		txn.ID = cellstate.TxnID(r.ids.next(r.Clock()))
 		txn.Scheduler, txn.Instance, txn.Snapshot = r.Name, r.Instance, s.Revision()
 		txn.Claims = slices.DeleteFunc(slices.Clone(t.Claims), func(c cellstate.Claim) bool {
-			why := r.inadmissible(s, txn, c, open)
+			why := r.inadmissible(s, now, txn, c, open)
 			if why != "" {
 				r.Log.Error("a claim of the policy is dropped: "+why, zap.String("task", c.Slot.String()), zap.String("node", string(c.Node)))
 			}
@@ -133,8 +139,14 @@ func (r *Runner) admit(s *cellstate.Snapshot, proposed []*cellstate.Txn, open ma
 		if len(txn.Claims) == 0 || (txn.Mode == cellstate.Atomic && len(txn.Claims) < len(t.Claims)) {
 			continue
 		}
-		for _, c := range txn.Claims {
+		var job *cellstate.Job // of the last claim
+		for i := range txn.Claims {
+			c := &txn.Claims[i]
 			delete(open, c.Slot)
+			if job == nil || job.Name != c.Slot.JobName() {
+				job = r.queue.jobs[c.Slot.JobName()].job
+			}
+			c.Ends = ends(job, now)
 		}
 		txns = append(txns, &txn)
 		r.evicts.note(r.Clock(), &txn)
@@ -143,7 +155,7 @@ func (r *Runner) admit(s *cellstate.Snapshot, proposed []*cellstate.Txn, open ma
 }
 
 // inadmissible says why a claim is not even sent; empty if it is.
-func (r *Runner) inadmissible(s *cellstate.Snapshot, txn cellstate.Txn, c cellstate.Claim, open map[cellstate.Slot]reconcile.Need) string {
+func (r *Runner) inadmissible(s *cellstate.Snapshot, now time.Time, txn cellstate.Txn, c cellstate.Claim, open map[cellstate.Slot]reconcile.Need) string {
 	n, ok := open[c.Slot]
 	switch {
 	case !ok:
@@ -152,6 +164,7 @@ func (r *Runner) inadmissible(s *cellstate.Snapshot, txn cellstate.Txn, c cellst
 		return "the need is for node " + string(n.Node)
 	}
 	if _, lost := r.queue.jobs[c.Slot.JobName()].losses[c.Slot]; lost {
+		c.Ends = ends(r.queue.jobs[c.Slot.JobName()].job, now)
 		txn.Claims = []cellstate.Claim{c}
 		if _, conflicts := cellstate.Validate(s, &txn); len(conflicts) > 0 {
 			return fmt.Sprintf("it has lost before and does not fit on this snapshot either (%s %s)", conflicts[0].Reason, conflicts[0].Dimension)

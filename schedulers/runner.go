@@ -39,8 +39,14 @@ type Runner struct {
 	within     *held         // the room that the next decision is to be within
 
 	spending map[cellstate.Scope]cellstate.Amounts // of quotas, by what is in flight
-	wants    wants
-	evicts   evicts // of late
+	planning bool                                  // a reservation is being planned
+	planned  chan *reservation                     // what has come of it
+	reserved *reservation                          // nil: none
+	ending   []chan struct{}                       // reservations that were ended
+	headAt   time.Time                             // when the head of the queue is looked at again
+
+	wants  wants
+	evicts evicts // of late
 }
 
 // New returns a Runner that does nothing until Run.
@@ -57,6 +63,7 @@ func New(c Config) *Runner {
 		window:   mostWindow,
 		landed:   make(chan *flight, inFlight),
 		found:    make(chan *held, 1),
+		planned:  make(chan *reservation, 1),
 		spending: map[cellstate.Scope]cellstate.Amounts{},
 	}
 	r.queue.holdAfter = c.HoldAfter
@@ -81,6 +88,7 @@ func (r *Runner) Run(ctx context.Context) error {
 // decide is the loop: the latest snapshot, what it needs, a round; or wait for a newer
 // snapshot, for a round to land, or for the time at which more becomes due.
 func (r *Runner) decide(ctx context.Context) error {
+	defer r.endReservations()
 	defer r.landRoom(ctx, true)
 	defer r.land(ctx, true)
 	for ctx.Err() == nil {
@@ -104,7 +112,7 @@ func (r *Runner) decide(ctx context.Context) error {
 				continue
 			}
 			var work []Work
-			due := r.seekRoom(ctx, now)
+			due := earlier(r.seekRoom(ctx, now), r.reserveRoom(ctx, s, now))
 			if r.queue.mayLaunch() {
 				if r.decideWithin(ctx, s) {
 					continue
@@ -158,6 +166,8 @@ func (r *Runner) wait(ctx context.Context, newer <-chan struct{}, wake time.Time
 		r.settle(ctx, f)
 	case h := <-r.found:
 		r.takeRoom(h)
+	case v := <-r.planned:
+		r.takeReservation(v)
 	case <-due:
 	case <-ctx.Done():
 	}

@@ -178,7 +178,7 @@ func TestWaitingWord(t *testing.T) {
 		if g := w.GetGroups(); len(g) != 1 || g[0].GetGroup() != "main" || g[0].GetWaiting() != 2 || g[0].GetNodes() != 2 || g[0].GetReasons()[0].GetNodes() != 2 {
 			t.Errorf("groups %v", g)
 		}
-		if want := "main: no node for 2 tasks: of 2 nodes 2 short of cpu"; w.GetMessage() != want {
+		if want := "main: no node for 2 tasks: of 2 nodes 2 short of cpu; it can never run on the nodes of this cell: it asks for 3 of cpu; the largest node that it may run on has 2"; w.GetMessage() != want {
 			t.Errorf("message %q, want %q", w.GetMessage(), want)
 		}
 		// Room changes that do not help: the same content, given on a newer snapshot.

@@ -25,9 +25,12 @@ type Scheduler interface {
 type Input struct {
 	Snapshot *cellstate.Snapshot
 	Work     []Work // in the order of the queue: precedence first, then age
-	Seed     uint64 // for ties; the same for the same snapshot and work
-	Home     Home
-	Limits   cellstate.Limits
+	// Now is when the decision is made: a policy reads no clock. By it what is over before a
+	// reservation starts is told from what is not; zero: nothing is.
+	Now    time.Time
+	Seed   uint64 // for ties; the same for the same snapshot and work
+	Home   Home
+	Limits cellstate.Limits
 	// Evictions bounds what may be evicted; its zero value: nothing.
 	Evictions Evictions
 	// InFlight are the nodes with a request of this instance under way: not to be chosen. A

@@ -14,6 +14,7 @@ type starving struct {
 	needs []reconcile.Need
 	least int // so many must fit
 	lost  []cellstate.NodeName
+	alone bool           // as if nobody else held room
 	txn   *cellstate.Txn // of the hold, once it stands
 }
 
@@ -55,7 +56,7 @@ func (q *queue) shun(work []Work, nodes map[cellstate.NodeName]bool) {
 func (r *Runner) outcome(f *flight, res *cellstate.Result, now time.Time) {
 	e := r.queue.jobs[res.Txn.Claims[0].Slot.JobName()]
 	if e != nil && len(res.Committed) > 0 {
-		e.defeats = 0
+		e.defeats, e.waits, e.hopeless = 0, time.Time{}, ""
 	}
 	if e != nil && res.Txn.Mode == cellstate.Atomic && len(res.Committed) == 0 {
 		if e.defeats++; e.defeats >= r.HoldAfter {
@@ -147,15 +148,7 @@ func (e *entry) starvedGang(now time.Time, most int) (_ *starving, wake time.Tim
 		}
 		u.add(n, l)
 	}
-	if smallest := int(e.job.Record.GetSpec().GetGang().GetMin()); smallest > 0 {
-		live := 0
-		for _, t := range e.job.Tasks {
-			if t.Placement != nil {
-				live++
-			}
-		}
-		u.least = min(u.least, max(1, smallest-live))
-	}
+	u.least = e.least()
 	if most > 0 && len(u.needs) > most {
 		u.needs = u.needs[:most]
 	}
@@ -163,6 +156,21 @@ func (e *entry) starvedGang(now time.Time, most int) (_ *starving, wake time.Tim
 		return nil, time.Time{}
 	}
 	return u, time.Time{}
+}
+
+// least is how many of a gang's needs must find room together.
+func (e *entry) least() int {
+	smallest := int(e.job.Record.GetSpec().GetGang().GetMin())
+	if smallest == 0 {
+		return len(e.needs)
+	}
+	live := 0
+	for _, t := range e.job.Tasks {
+		if t.Placement != nil {
+			live++
+		}
+	}
+	return min(len(e.needs), max(1, smallest-live))
 }
 
 func (u *starving) add(n reconcile.Need, l loss) {

@@ -58,10 +58,10 @@ func (e *entry) say() {
 			continue
 		}
 		r := e.refusals[g.GetName()]
-		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid})
+		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid, Never: r.never})
 		text = append(text, groupText(g.GetName(), n, r))
 	}
-	for _, more := range []string{e.problem, e.lost, e.kept} {
+	for _, more := range []string{e.problem, e.hopeless, e.lost, e.kept, e.reserved} {
 		if more != "" {
 			text = append(text, more)
 		}
@@ -93,6 +93,9 @@ func groupText(group string, waiting int32, r refusal) string {
 		parts = append(parts, part)
 	}
 	text = fmt.Sprintf("%s: of %d %s %s", text, r.nodes, plural(int32(r.nodes), "node"), strings.Join(parts, ", "))
+	if r.never != "" {
+		text += "; it can never run on the nodes of this cell: " + r.never
+	}
 	if r.rigid != "" {
 		text += "; nothing gives way: " + r.rigid
 	}

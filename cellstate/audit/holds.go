@@ -3,14 +3,16 @@ package audit
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // holds checks what a revision adds to nodes against the room that is held there: a claim
-// or a hold must fit beside all holds of its precedence and above but its own, and a
-// commit leaves no hold of its transaction on its nodes.
+// or a hold must fit beside all holds of its precedence and above but its own and, unless it
+// evicts, those that start only after its end; a reservation beside them alone; and a commit
+// leaves no hold of its transaction on its nodes.
 func (r *revision) holds() {
 	for _, name := range slices.Sorted(maps.Keys(r.bumps)) {
 		n := r.after.Node(name)
@@ -22,8 +24,14 @@ func (r *revision) holds() {
 			before = was.Used()
 		}
 		for _, h := range n.Holds {
-			if h.Revision == r.after.Revision() {
-				r.beside(n, before, n.Used(), h, h.Hold, cellstate.HoldKey(name, cellstate.TxnID(h.GetTxn())))
+			if h.Revision != r.after.Revision() {
+				continue
+			}
+			add := added{Txn: h.GetTxn(), Job: cellstate.SlotOf(h.GetSlot()).JobName(), Precedence: int(h.GetPrecedence()), ports: h.GetPorts(), hold: h}
+			if h.GetReserves() {
+				r.beside(n, &cellstate.Usage{}, &cellstate.Usage{}, add, cellstate.HoldKey(name, cellstate.TxnID(h.GetTxn())))
+			} else {
+				r.beside(n, before, n.Used(), add, cellstate.HoldKey(name, cellstate.TxnID(h.GetTxn())))
 			}
 		}
 		for _, p := range r.commits {
@@ -34,33 +42,52 @@ func (r *revision) holds() {
 				r.violated(Holds, cellstate.HoldKey(name, cellstate.TxnID(p.GetTxn())), "transaction %s has committed on node %s, and its hold is still there", p.GetTxn(), name)
 				continue
 			}
-			r.beside(n, before, r.withoutAbove(n, p), p, nil, p.Slot.PlacementKey())
+			add := added{Txn: p.GetTxn(), Job: p.Slot.JobName(), Precedence: int(p.GetPrecedence()), ports: p.GetPorts(), evicts: len(p.GetVictims()) > 0}
+			if end := p.GetLatestEnd(); end != nil {
+				add.Ends = end.AsTime()
+			}
+			r.beside(n, before, r.withoutAbove(n, p), add, p.Slot.PlacementKey())
 		}
 	}
 }
 
-// beside checks that what was added fits beside the holds that keep it off. own is the
-// hold itself, if that is what was added.
-func (r *revision) beside(n *cellstate.Node, before, after *cellstate.Usage, added interface {
-	GetTxn() string
-	GetPrecedence() int32
-	GetPorts() []*ohmv1.Port
-}, own *ohmv1.Hold, key cellstate.Key) {
-	kept := false
-	for _, h := range n.Holds {
-		if h.GetTxn() != added.GetTxn() && h.GetPrecedence() >= added.GetPrecedence() {
-			for _, port := range added.GetPorts() {
-				if slices.ContainsFunc(h.GetPorts(), func(o *ohmv1.Port) bool { return o.GetNumber() == port.GetNumber() }) {
-					r.violated(Holds, key, "port %d of node %s is held for transaction %s", port.GetNumber(), n.Name, h.GetTxn())
-				}
-			}
-			before, after, kept = plus(before, h.GetResources(), h.GetGpus(), 1), plus(after, h.GetResources(), h.GetGpus(), 1), true
+// added is what a revision has added to a node.
+type added struct {
+	Txn        string
+	Job        cellstate.JobName
+	Precedence int
+	Ends       time.Time // zero: nobody knows
+	ports      []*ohmv1.Port
+	evicts     bool
+	hold       *cellstate.Hold // that it is; nil: it is a placement
+}
+
+// beside checks that what was added fits beside the holds that keep it off.
+func (r *revision) beside(n *cellstate.Node, before, after *cellstate.Usage, add added, key cellstate.Key) {
+	kept, reserves := false, add.hold != nil && add.hold.GetReserves()
+	for _, k := range n.Kept() {
+		h := k.Hold
+		if !h.Binds(add.Txn, add.Job, add.Precedence, add.Ends) {
+			continue
 		}
+		if add.evicts && h.GetReserves() {
+			r.violated(Holds, key, "transaction %s evicts on node %s, where room is reserved by transaction %s", add.Txn, n.Name, h.GetTxn())
+		}
+		for _, port := range add.ports {
+			if slices.ContainsFunc(h.GetPorts(), func(o *ohmv1.Port) bool { return o.GetNumber() == port.GetNumber() }) {
+				r.violated(Holds, key, "port %d of node %s is held for transaction %s", port.GetNumber(), n.Name, h.GetTxn())
+			}
+		}
+		resources, gpus := k.Resources, k.GPUs
+		if reserves { // it counts on all that is there being over, as the other does
+			resources, gpus = h.GetResources(), h.GetGpus()
+		}
+		before, after, kept = plus(before, resources, gpus, 1), plus(after, resources, gpus, 1), true
 	}
-	if own != nil {
-		after = plus(after, own.GetResources(), own.GetGpus(), 1)
+	if add.hold != nil {
+		after = plus(after, add.hold.GetResources(), add.hold.GetGpus(), 1)
 	}
-	if !kept && own == nil {
+	if !kept && add.hold == nil {
 		return // L1 alone
 	}
 	for _, d := range dimensions(n.Facts.GetCapacity(), before, after) {

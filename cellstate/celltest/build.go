@@ -11,8 +11,10 @@ package celltest
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -82,8 +84,9 @@ type Job struct {
 	Scheduler   string // default: the kind
 	Precedence  int
 	Retries     int
-	Gang        bool // all tasks together
-	Count       int  // default: 1; of a system job always 0
+	MaxRuntime  time.Duration // 0: no limit
+	Gang        bool          // all tasks together
+	Count       int           // default: 1; of a system job always 0
 	CPU         int64
 	Memory      int64
 	Disk        int64
@@ -109,6 +112,9 @@ func (j Job) Proto() *ohmv1.JobSpec {
 	}
 	if spec.Scheduler == "" {
 		spec.Scheduler = spec.Kind
+	}
+	if j.MaxRuntime > 0 {
+		spec.MaxRuntime = durationpb.New(j.MaxRuntime)
 	}
 	if j.Gang {
 		spec.Gang = &ohmv1.Gang{OnTimeout: "wait"}

@@ -59,7 +59,11 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 		)
 	}
 	if len(e.Holds) > 0 {
-		p.heading("room held for it, since it kept losing:")
+		heading := "room held for it, since it kept losing:"
+		if e.Holds[0].GetReserves() {
+			heading = "room reserved for it, the head of the queue; whoever would be in its way at the expected time is kept off:"
+		}
+		p.heading("%s", heading)
 		holdTable(p, e.Holds)
 	}
 	if len(e.Conflicts) > 0 {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -21,6 +23,21 @@ func holdTable(p *printer, holds []*ohmv1.Hold) {
 		column[row]{title: "TRANSACTION", cell: row.GetTxn},
 		column[row]{title: "RESOURCES", cell: func(h row) string { return amounts(h.Resources) }},
 		column[row]{title: "GPUS", cell: func(h row) string { return shares(h.Gpus) }},
+		column[row]{title: "WAITS FOR", cell: func(h row) string {
+			if h.Awaits == nil {
+				return ""
+			}
+			return cellstate.SlotOf(h.Awaits).Task()
+		}, skip: !p.wide},
+		column[row]{title: "EXPECTED", cell: func(h row) string {
+			switch {
+			case !h.Reserves:
+				return ""
+			case h.Starts == nil:
+				return "unknown"
+			}
+			return p.app.expected(h.Starts)
+		}, skip: !slices.ContainsFunc(holds, (*ohmv1.Hold).GetReserves)},
 		column[row]{title: "SINCE", cell: func(h row) string { return p.app.ago(h.Time) }},
 	)
 }

@@ -44,7 +44,19 @@ func (a *app) ago(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
 	}
-	d := max(a.now().Sub(t.AsTime()), 0)
+	return roughly(max(a.now().Sub(t.AsTime()), 0)) + " ago"
+}
+
+// expected is how long it is to a time: "in 12s", or "any moment" when it has passed.
+func (a *app) expected(t *timestamppb.Timestamp) string {
+	if d := t.AsTime().Sub(a.now()); d > 0 {
+		return "in " + roughly(d)
+	}
+	return "any moment"
+}
+
+// roughly is a duration in one unit.
+func roughly(d time.Duration) string {
 	n, unit := d/time.Second, "s"
 	switch {
 	case d >= 48*time.Hour:
@@ -54,7 +66,7 @@ func (a *app) ago(t *timestamppb.Timestamp) string {
 	case d >= 2*time.Minute:
 		n, unit = d/time.Minute, "m"
 	}
-	return fmt.Sprintf("%d%s ago", n, unit)
+	return fmt.Sprintf("%d%s", n, unit)
 }
 
 // counts adds up a job's groups.

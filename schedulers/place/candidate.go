@@ -2,6 +2,7 @@ package place
 
 import (
 	"slices"
+	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/ability"
@@ -44,9 +45,12 @@ type GPU struct {
 // it may take it all the same.
 type Hold struct {
 	Precedence        int
+	Job               cellstate.JobName // for which it is reserved; zero: it is no reservation
+	Left              time.Duration     // until it starts: what is over by then may pass; 0: nothing may
 	CPU, Memory, Disk int64
 	GPUs              []*ohmv1.DeviceShare
 	Ports             []*ohmv1.Port
+	starts            time.Time
 }
 
 // fill makes c the candidate of a row, reusing c's memory.
@@ -69,17 +73,45 @@ func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 		}
 		c.GPUs = append(c.GPUs, GPU{d.GetId(), d.GetModel(), free, model(d.GetModel())})
 	}
-	for _, h := range n.Holds {
-		r := h.GetResources()
-		c.Holds = append(c.Holds, Hold{int(h.GetPrecedence()), r.GetCpuMilli(), r.GetMemoryBytes(), r.GetDiskBytes(), h.GetGpus(), h.GetPorts()})
+	if len(n.Holds) > 0 {
+		c.hold(n)
 	}
 }
 
-// without is c less the room that is held against a precedence; c itself where none is.
-func (c *Candidate) without(precedence int) *Candidate {
+func (c *Candidate) hold(n *cellstate.Node) {
+	for _, k := range n.Kept() {
+		h := Hold{
+			Precedence: int(k.Hold.GetPrecedence()),
+			CPU:        k.Resources.GetCpuMilli(), Memory: k.Resources.GetMemoryBytes(), Disk: k.Resources.GetDiskBytes(), GPUs: k.GPUs, Ports: k.Ports,
+		}
+		if k.Hold.GetReserves() {
+			h.Job = cellstate.SlotOf(k.Hold.GetSlot()).JobName()
+			h.starts = k.Hold.GetStarts().AsTime()
+			if k.Hold.GetStarts() == nil {
+				h.starts = time.Time{}
+			}
+		}
+		c.Holds = append(c.Holds, h)
+	}
+}
+
+// reserved says whether room is reserved on the node.
+func (c *Candidate) reserved() bool {
+	return slices.ContainsFunc(c.Holds, func(h Hold) bool { return h.Job != cellstate.JobName{} })
+}
+
+// binds says whether a hold keeps a request off.
+func (h *Hold) binds(r *Request) bool {
+	passes := r.Runs > 0 && r.Runs <= h.Left
+	return r.Precedence <= h.Precedence && !passes && (h.Job == cellstate.JobName{} || h.Job != r.reserved)
+}
+
+// without is c less the room that is held against a request; c itself where none is.
+func (c *Candidate) without(r *Request) *Candidate {
 	left := c
-	for _, h := range c.Holds {
-		if precedence > h.Precedence {
+	for i := range c.Holds {
+		h := &c.Holds[i]
+		if !h.binds(r) {
 			continue
 		}
 		if left == c {

@@ -42,7 +42,7 @@ func walk(r *Round, q *Request, load *Load) (best int, ok bool) {
 		return max(t.counts[i], load.first)
 	}
 	score := func(i int) float64 {
-		return t.Scorer.Score(q, t.candidates[i].without(q.Precedence)) - price(r.home, i)
+		return t.Scorer.Score(q, t.candidates[i].without(q)) - price(r.home, i)
 	}
 	best = -1
 	for turn := range t.candidates {

@@ -124,7 +124,7 @@ func (t *Table) value(k *class, i int) float64 {
 
 // score is what a candidate that fits is worth.
 func (t *Table) score(k *class, i int) float64 {
-	score := t.Scorer.Score(k.Request, t.candidates[i].without(k.Precedence)) - price(k.home, i)
+	score := t.Scorer.Score(k.Request, t.candidates[i].without(k.Request)) - price(k.home, i)
 	if math.IsNaN(score) {
 		return unfit
 	}

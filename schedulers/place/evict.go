@@ -74,7 +74,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 		}
 		for k := range r.t.candidates {
 			i := (from + k) % len(r.t.candidates)
-			if r.t.candidates[i].lowest != level+1 || (need.Node != "" && r.t.candidates[i].Node.Name != need.Node) || !r.mayEvict(i) {
+			if r.t.candidates[i].lowest != level+1 || (need.Node != "" && r.t.candidates[i].Node.Name != need.Node) || !r.mayEvict(q, i) {
 				continue
 			}
 			if tries--; tries < 0 {
@@ -84,7 +84,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 			if e == nil {
 				continue
 			}
-			score := r.t.Scorer.Score(q, e.view.without(q.Precedence)) - price(r.home, i)
+			score := r.t.Scorer.Score(q, e.view.without(q)) - price(r.home, i)
 			if best == nil || cmp.Or(cmp.Compare(e.highest, best.highest), cmp.Compare(len(e.victims), len(best.victims)),
 				cmp.Compare(e.work, best.work), cmp.Compare(bestScore, score)) < 0 {
 				best, bestScore = e, score
@@ -104,8 +104,8 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 }
 
 // mayEvict says whether a candidate may be chosen at all.
-func (r *Round) mayEvict(i int) bool {
-	return !r.t.inFlight[i] && (r.load == nil || r.t.counts[i] <= r.load.last)
+func (r *Round) mayEvict(q *Request, i int) bool {
+	return !r.t.inFlight[i] && !r.t.candidates[i].reservedAgainst(q) && (r.load == nil || r.t.counts[i] <= r.load.last)
 }
 
 // lowest is the next precedence above a level, and below one, that is the lowest on some

@@ -119,7 +119,7 @@ type Holds struct{}
 
 func (Holds) Name() string { return string(cellstate.ReasonHold) }
 func (Holds) Check(r *Request, c *Candidate) (string, bool) {
-	left := c.without(r.Precedence)
+	left := c.without(r)
 	if left == c {
 		return "", true
 	}

@@ -86,7 +86,7 @@ func (p *packing) takes(node int) (n int) {
 			}
 			continue
 		}
-		free := c.without(q.Precedence)
+		free := c.without(q)
 		ports, _ := free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
 		c.take(q.cost(shares(q, free), ports), 1)
 		n++

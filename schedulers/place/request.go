@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/ability"
@@ -27,6 +28,11 @@ type Request struct {
 	Constraints []*ohmv1.Constraint
 	Needs       ability.Set // of the node
 	Precedence  int
+
+	// Where room is reserved: how long a task runs at most (0: nobody knows), and the job, if
+	// any of it is reserved for it.
+	Runs     time.Duration
+	reserved cellstate.JobName
 
 	class string
 }

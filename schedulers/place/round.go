@@ -75,6 +75,7 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 func (t *Table) begin(in schedulers.Input) *Round {
 	t.follow(in.Snapshot)
 	t.bar(in.InFlight)
+	t.reservations(in.Now)
 	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}, evictions: in.Evictions}
 	for _, w := range in.Work {
 		if len(w.Needs) > 0 && len(w.Needs[0].BusyPorts) > 0 {
@@ -116,6 +117,7 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 	q := r.requests[key]
 	if q == nil {
 		q = NewRequest(job, g, r.busy[job])
+		r.t.reserve(q, job)
 		r.requests[key] = q
 	}
 	return q
@@ -209,7 +211,7 @@ func (r *Round) Claim(job *cellstate.Job, need reconcile.Need, node int) cellsta
 
 // claim is a claim of c for a slot: c has room for it.
 func (c *Candidate) claim(q *Request, job *cellstate.Job, need reconcile.Need) cellstate.Claim {
-	free := c.without(q.Precedence)
+	free := c.without(q)
 	ports, _ := free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
 	return cellstate.Claim{
 		Slot: need.Slot, Attempt: need.Attempt, Node: c.Node.Name,

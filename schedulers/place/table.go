@@ -32,6 +32,7 @@ type Table struct {
 	overlaid []int32           // candidates on which the last round has laid claims
 	inFlight []bool            // by candidate: not to be chosen in this round
 	barred   []int32           // those in flight
+	reserved map[int]bool      // candidates on which room is reserved
 	counts   []int32           // by candidate: of the present Load; else all 0
 	returns  uint64            // counts the times when claims were given back
 	classes  map[string]*class // by Request.class
@@ -39,7 +40,7 @@ type Table struct {
 
 // NewTable is an empty table with the filters and the scorer of the product.
 func NewTable() *Table {
-	t := &Table{Filters: Filters(), classes: map[string]*class{}}
+	t := &Table{Filters: Filters(), classes: map[string]*class{}, reserved: map[int]bool{}}
 	t.Scorer = &LeastStranded{demand: &t.demand}
 	t.demand.epoch = 1
 	t.reset()
@@ -52,6 +53,7 @@ func (t *Table) reset() {
 	t.index, t.models, t.supply = map[cellstate.NodeName]int{}, map[string]int{}, nil
 	t.census = census{shapes: map[shape]int{}}
 	clear(t.classes)
+	clear(t.reserved)
 }
 
 // follow makes the table that of a snapshot, without a claim over it, at the price of
@@ -120,6 +122,11 @@ func (t *Table) update(i int, n *cellstate.Node) {
 // restore makes a candidate what its row says.
 func (t *Table) restore(i int, n *cellstate.Node) {
 	t.candidates[i].fill(n, t.model)
+	if len(n.Holds) > 0 && t.candidates[i].reserved() {
+		t.reserved[i] = true
+	} else if len(t.reserved) > 0 {
+		delete(t.reserved, i)
+	}
 	t.touch(i)
 }
 

@@ -2188,6 +2188,7 @@ type Placement struct {
 	EvictedBy        string                 `protobuf:"bytes,16,opt,name=evicted_by,json=evictedBy,proto3" json:"evicted_by,omitempty"` // on a victim: the transaction that evicts it
 	Time             *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=time,proto3" json:"time,omitempty"`
 	Fence            *Fence                 `protobuf:"bytes,18,opt,name=fence,proto3" json:"fence,omitempty"`
+	LatestEnd        *timestamppb.Timestamp `protobuf:"bytes,45,opt,name=latest_end,json=latestEnd,proto3" json:"latest_end,omitempty"` // by its job's maxRuntime; absent: nobody knows
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2344,6 +2345,13 @@ func (x *Placement) GetTime() *timestamppb.Timestamp {
 func (x *Placement) GetFence() *Fence {
 	if x != nil {
 		return x.Fence
+	}
+	return nil
+}
+
+func (x *Placement) GetLatestEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LatestEnd
 	}
 	return nil
 }
@@ -3047,18 +3055,23 @@ func (x *SchedulerInstance) GetSince() *timestamppb.Timestamp {
 
 // Hold keeps room on a node for a transaction that keeps losing: holds/<node>/<txn>.
 type Hold struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Txn           string                 `protobuf:"bytes,2,opt,name=txn,proto3" json:"txn,omitempty"`
-	Scheduler     string                 `protobuf:"bytes,3,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
-	Instance      string                 `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
-	Precedence    int32                  `protobuf:"varint,5,opt,name=precedence,proto3" json:"precedence,omitempty"`
-	Resources     *Resources             `protobuf:"bytes,6,opt,name=resources,proto3" json:"resources,omitempty"`
-	Gpus          []*DeviceShare         `protobuf:"bytes,7,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
-	Fence         *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
-	Slot          *Slot                  `protobuf:"bytes,10,opt,name=slot,proto3" json:"slot,omitempty"` // the first of the transaction's claims on the node, for people
-	Ports         []*Port                `protobuf:"bytes,11,rep,name=ports,proto3" json:"ports,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Node       string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Txn        string                 `protobuf:"bytes,2,opt,name=txn,proto3" json:"txn,omitempty"`
+	Scheduler  string                 `protobuf:"bytes,3,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
+	Instance   string                 `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
+	Precedence int32                  `protobuf:"varint,5,opt,name=precedence,proto3" json:"precedence,omitempty"`
+	Resources  *Resources             `protobuf:"bytes,6,opt,name=resources,proto3" json:"resources,omitempty"`
+	Gpus       []*DeviceShare         `protobuf:"bytes,7,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Time       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=time,proto3" json:"time,omitempty"`
+	Fence      *Fence                 `protobuf:"bytes,9,opt,name=fence,proto3" json:"fence,omitempty"`
+	Slot       *Slot                  `protobuf:"bytes,10,opt,name=slot,proto3" json:"slot,omitempty"` // the first of the transaction's claims on the node, for people
+	Ports      []*Port                `protobuf:"bytes,11,rep,name=ports,proto3" json:"ports,omitempty"`
+	// A reservation keeps room that is not all free yet, for whatever claim of the slot's job.
+	Reserves      bool                   `protobuf:"varint,45,opt,name=reserves,proto3" json:"reserves,omitempty"`
+	Starts        *timestamppb.Timestamp `protobuf:"bytes,46,opt,name=starts,proto3" json:"starts,omitempty"` // when the room of all of its transaction will be there; absent: nobody knows
+	Awaits        *Slot                  `protobuf:"bytes,47,opt,name=awaits,proto3" json:"awaits,omitempty"` // the last task on the node whose end makes the room; absent: it is there
+	Ends          int32                  `protobuf:"varint,48,opt,name=ends,proto3" json:"ends,omitempty"`    // so many tasks on the node have to end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3168,6 +3181,34 @@ func (x *Hold) GetPorts() []*Port {
 		return x.Ports
 	}
 	return nil
+}
+
+func (x *Hold) GetReserves() bool {
+	if x != nil {
+		return x.Reserves
+	}
+	return false
+}
+
+func (x *Hold) GetStarts() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Starts
+	}
+	return nil
+}
+
+func (x *Hold) GetAwaits() *Slot {
+	if x != nil {
+		return x.Awaits
+	}
+	return nil
+}
+
+func (x *Hold) GetEnds() int32 {
+	if x != nil {
+		return x.Ends
+	}
+	return 0
 }
 
 // Party is one side of a conflict.
@@ -3472,6 +3513,7 @@ type GroupWaiting struct {
 	Waiting       int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"` // slots without a node
 	Nodes         int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`     // that were looked at; the reasons' counts add up to it
 	Reasons       []*Reason              `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Never         string                 `protobuf:"bytes,45,opt,name=never,proto3" json:"never,omitempty"`                          // why no node of the cell could ever do, for people; empty: one could
 	NoVictims     string                 `protobuf:"bytes,40,opt,name=no_victims,json=noVictims,proto3" json:"no_victims,omitempty"` // why nothing of lower precedence gives way, for people; empty: there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3533,6 +3575,13 @@ func (x *GroupWaiting) GetReasons() []*Reason {
 		return x.Reasons
 	}
 	return nil
+}
+
+func (x *GroupWaiting) GetNever() string {
+	if x != nil {
+		return x.Never
+	}
+	return ""
 }
 
 func (x *GroupWaiting) GetNoVictims() string {
@@ -4140,7 +4189,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06Victim\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
-	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xf4\x04\n" +
+	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xaf\x05\n" +
 	"\tPlacement\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
@@ -4164,7 +4213,9 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"evicted_by\x18\x10 \x01(\tR\tevictedBy\x12.\n" +
 	"\x04time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
-	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\"\x81\x04\n" +
+	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\x129\n" +
+	"\n" +
+	"latest_end\x18- \x01(\v2\x1a.google.protobuf.TimestampR\tlatestEnd\"\x81\x04\n" +
 	"\x06Status\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -4239,7 +4290,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x16\n" +
 	"\x06policy\x18\x03 \x01(\tR\x06policy\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xfb\x02\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x85\x04\n" +
 	"\x04Hold\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12\x1c\n" +
@@ -4254,7 +4305,11 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05fence\x18\t \x01(\v2\r.ohm.v1.FenceR\x05fence\x12 \n" +
 	"\x04slot\x18\n" +
 	" \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\"\n" +
-	"\x05ports\x18\v \x03(\v2\f.ohm.v1.PortR\x05ports\"u\n" +
+	"\x05ports\x18\v \x03(\v2\f.ohm.v1.PortR\x05ports\x12\x1a\n" +
+	"\breserves\x18- \x01(\bR\breserves\x122\n" +
+	"\x06starts\x18. \x01(\v2\x1a.google.protobuf.TimestampR\x06starts\x12$\n" +
+	"\x06awaits\x18/ \x01(\v2\f.ohm.v1.SlotR\x06awaits\x12\x12\n" +
+	"\x04ends\x180 \x01(\x05R\x04ends\"u\n" +
 	"\x05Party\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x10\n" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12 \n" +
@@ -4281,12 +4336,13 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x9d\x01\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xb3\x01\n" +
 	"\fGroupWaiting\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12(\n" +
-	"\areasons\x18\x04 \x03(\v2\x0e.ohm.v1.ReasonR\areasons\x12\x1d\n" +
+	"\areasons\x18\x04 \x03(\v2\x0e.ohm.v1.ReasonR\areasons\x12\x14\n" +
+	"\x05never\x18- \x01(\tR\x05never\x12\x1d\n" +
 	"\n" +
 	"no_victims\x18( \x01(\tR\tnoVictims\"\xb9\x02\n" +
 	"\aWaiting\x12\x1c\n" +
@@ -4479,48 +4535,51 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	29, // 43: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
 	54, // 44: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
 	28, // 45: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	27, // 46: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 47: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	54, // 48: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	54, // 49: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	30, // 50: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	31, // 51: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 52: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 53: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	51, // 54: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	28, // 55: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,  // 56: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	52, // 57: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	28, // 58: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	54, // 59: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	54, // 60: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	54, // 61: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	54, // 62: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 63: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 64: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	54, // 65: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	28, // 66: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	27, // 67: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,  // 68: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	27, // 69: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	54, // 70: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	27, // 71: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	39, // 72: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	39, // 73: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	41, // 74: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	54, // 75: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	42, // 76: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	54, // 77: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	45, // 78: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	54, // 79: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	45, // 80: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	45, // 81: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	45, // 82: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	83, // [83:83] is the sub-list for method output_type
-	83, // [83:83] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	54, // 46: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	27, // 47: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 48: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	54, // 49: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	54, // 50: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	30, // 51: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	31, // 52: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 53: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 54: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	51, // 55: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	28, // 56: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,  // 57: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	52, // 58: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	28, // 59: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	54, // 60: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	54, // 61: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	54, // 62: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	54, // 63: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 64: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 65: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	54, // 66: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	28, // 67: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	27, // 68: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,  // 69: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	54, // 70: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	27, // 71: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	27, // 72: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	54, // 73: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	27, // 74: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	39, // 75: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	39, // 76: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	41, // 77: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	54, // 78: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	42, // 79: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	54, // 80: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	45, // 81: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	54, // 82: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	45, // 83: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	45, // 84: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	45, // 85: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
