@@ -10,6 +10,7 @@ import (
 // holdTable prints room that is held: where, for whom, since when.
 func holdTable(p *printer, holds []*ohmv1.Hold) {
 	type row = *ohmv1.Hold
+	reserves := slices.ContainsFunc(holds, row.GetReserves)
 	columns(p, holds,
 		column[row]{title: "NODE", cell: row.GetNode},
 		column[row]{title: "FOR", cell: func(h row) string {
@@ -28,7 +29,7 @@ func holdTable(p *printer, holds []*ohmv1.Hold) {
 				return ""
 			}
 			return cellstate.SlotOf(h.Awaits).Task()
-		}, skip: !p.wide},
+		}, skip: !reserves},
 		column[row]{title: "EXPECTED", cell: func(h row) string {
 			switch {
 			case !h.Reserves:
@@ -37,7 +38,7 @@ func holdTable(p *printer, holds []*ohmv1.Hold) {
 				return "unknown"
 			}
 			return p.app.expected(h.Starts)
-		}, skip: !slices.ContainsFunc(holds, (*ohmv1.Hold).GetReserves)},
+		}, skip: !reserves},
 		column[row]{title: "SINCE", cell: func(h row) string { return p.app.ago(h.Time) }},
 	)
 }
