@@ -42,6 +42,7 @@ type Times struct {
 	RetryMost time.Duration // the longest pause after repeated losses, and after errors
 	Seek      time.Duration // that room is looked for, to be held for what keeps losing
 	Reserve   time.Duration // that the head of the queue gets no room before room is reserved for it
+	Yield     time.Duration // that room which comes free is left to higher precedence of other schedulers
 	Hold      time.Duration // that a hold lives at most, whatever becomes of its owner
 }
 
@@ -57,6 +58,7 @@ func DefaultTimes() Times {
 		Seek:      5 * time.Second,
 		Hold:      2 * time.Minute,
 		Reserve:   2 * time.Second,
+		Yield:     250 * time.Millisecond,
 	}
 }
 
@@ -86,7 +88,7 @@ func (c Config) filled() (Config, error) {
 	for _, t := range []struct{ value, otherwise *time.Duration }{
 		{&c.Times.Lease, &d.Lease}, {&c.Times.Seen, &d.Seen}, {&c.Times.Sweep, &d.Sweep},
 		{&c.Times.Conflicts, &d.Conflicts}, {&c.Times.Words, &d.Words}, {&c.Times.RetryMost, &d.RetryMost},
-		{&c.Times.Seek, &d.Seek}, {&c.Times.Hold, &d.Hold}, {&c.Times.Reserve, &d.Reserve},
+		{&c.Times.Seek, &d.Seek}, {&c.Times.Yield, &d.Yield}, {&c.Times.Hold, &d.Hold}, {&c.Times.Reserve, &d.Reserve},
 	} {
 		if *t.value <= 0 {
 			*t.value = *t.otherwise

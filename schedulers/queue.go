@@ -33,6 +33,9 @@ type queue struct {
 	holdAfter int                        // losses
 	seen      *cellstate.Snapshot        // of the last refresh
 
+	rivals        map[cellstate.JobName]*cellstate.Job // that wait with other instances
+	rivalsChanged uint64                               // counts
+
 	single map[shape]time.Time // for which nothing is reserved until then
 
 	budget *budget // of the last refresh; nil: there are no quotas
@@ -43,7 +46,7 @@ type queue struct {
 }
 
 func newQueue(limits reconcile.Limits, sweep time.Duration) *queue {
-	return &queue{limits: limits, sweep: sweep, holdAfter: DefaultHoldAfter, starving: map[cellstate.JobName]bool{}, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, watched: map[cellstate.JobName]*entry{}, single: map[shape]time.Time{}, pass: 1}
+	return &queue{limits: limits, sweep: sweep, holdAfter: DefaultHoldAfter, starving: map[cellstate.JobName]bool{}, jobs: map[cellstate.JobName]*entry{}, active: map[cellstate.JobName]*entry{}, watched: map[cellstate.JobName]*entry{}, single: map[shape]time.Time{}, rivals: map[cellstate.JobName]*cellstate.Job{}, pass: 1}
 }
 
 // refresh brings the queue up to a snapshot, at the price of what has changed: rows are
@@ -57,7 +60,11 @@ func (q *queue) refresh(s *cellstate.Snapshot, scheduler string, shares shares, 
 			e.owned = shares.owns(e.name)
 		}
 	}
+	if last == nil {
+		clear(q.rivals)
+	}
 	for was, is := range s.JobChanges(last) {
+		q.rival(was, is, scheduler)
 		if is != nil && is.Of(scheduler) {
 			q.see(s, is, now)
 		} else if was != nil {

@@ -19,6 +19,9 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 	if work = r.affordable(s, work); len(work) == 0 {
 		return
 	}
+	now := r.Clock()
+	nodes := make(map[cellstate.NodeName]bool, len(r.nodes))
+	work, yields := r.yielding(work, now, nodes)
 	slots := 0
 	for _, w := range work {
 		slots += len(w.Needs)
@@ -29,8 +32,6 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 			open[n.Slot] = n
 		}
 	}
-	now := r.Clock()
-	nodes := make(map[cellstate.NodeName]bool, len(r.nodes))
 	for n := range r.nodes {
 		nodes[n] = true
 	}
@@ -47,12 +48,14 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		proposal = Proposal{}
 	}
 	r.missed(s, proposal.Unplaced, open)
-	r.unplaced(s, proposal.Unplaced, open, len(nodes) > 0)
+	r.unplaced(s, proposal.Unplaced, open, len(nodes) > 0, yields)
 	txns := r.admit(s, now, proposal.Txns, open)
 	for _, n := range open { // the policy said nothing of it: as if it had found no node
 		switch {
 		case err != nil:
 			r.refuse(s, n.Slot, "the scheduler failed: "+err.Error())
+		case !yields.IsZero():
+			r.queue.jobs[n.Slot.JobName()].leave(n.Slot, yields)
 		case len(nodes) > 0: // what is on its way may have been all that stood in its way
 			r.queue.deferred(n.Slot)
 		default:
@@ -80,7 +83,7 @@ func (r *Runner) ask(ctx context.Context, in Input, slots int) (Proposal, error)
 // unplaced parks the slots that found no node, with the policy's explanation, and takes
 // them out of open. Those refused beside nodes that the round was kept off are not refused
 // for good.
-func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[cellstate.Slot]reconcile.Need, kept bool) {
+func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[cellstate.Slot]reconcile.Need, kept bool, yields time.Time) {
 	for _, u := range unplaced {
 		hopeless := r.never(s, u, kept)
 		for _, slot := range u.Slots {
@@ -88,6 +91,10 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[c
 				continue
 			}
 			delete(open, slot)
+			if !yields.IsZero() {
+				r.queue.jobs[slot.JobName()].leave(slot, yields)
+				continue
+			}
 			if kept {
 				r.queue.deferred(slot)
 				continue

@@ -45,6 +45,7 @@ type Runner struct {
 	ending   []chan struct{}                       // reservations that were ended
 	headAt   time.Time                             // when the head of the queue is looked at again
 
+	yield  yield
 	wants  wants
 	evicts evicts // of late
 }
@@ -103,6 +104,7 @@ func (r *Runner) decide(ctx context.Context) error {
 				r.gone[name] = true
 			}
 			r.queue.budget = r.newBudget(s)
+			r.yieldTo(s, now)
 			said, wrote := r.speak(ctx, s, now)
 			if wrote {
 				continue

@@ -3,8 +3,10 @@ package audit_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/audit"
@@ -216,6 +218,21 @@ func plants() []struct {
 		{"a claim in held room", audit.Holds, "charged with 4.1, holds included", func(p *plant) {
 			p.Hold(&ohmv1.Hold{Node: "n1", Txn: "x", Precedence: celltest.BatchLevel, Resources: &ohmv1.Resources{CpuMilli: 4000}})
 			p.place("a", 0, "n1", nil)
+		}},
+		{"a claim in reserved room", audit.Holds, "charged with 4.1, holds included", func(p *plant) {
+			p.Hold(&ohmv1.Hold{Node: "n1", Txn: "x", Precedence: celltest.BatchLevel, Resources: &ohmv1.Resources{CpuMilli: 4000}, Reserves: true, Starts: timestamppb.New(time.Unix(100, 0))})
+			p.place("a", 0, "n1", func(r *ohmv1.Placement) { r.LatestEnd = timestamppb.New(time.Unix(101, 0)) })
+		}},
+		{"an eviction where room is reserved", audit.Holds, "evicts on node n1, where room is reserved", func(p *plant) {
+			old := p.Place("low", 0, "n1")
+			p.Hold(&ohmv1.Hold{Node: "n1", Txn: "x", Precedence: celltest.BatchLevel, Resources: &ohmv1.Resources{CpuMilli: 100}, Reserves: true})
+			next := p.record("a", 0, "n1", victims(old))
+			p.write(next, marked(old, next.Value.(*ohmv1.Placement).Txn, next.Value.(*ohmv1.Placement).Fence))
+		}},
+		{"reservations of more than a node", audit.Holds, "has 4 of cpu, charged with 8, holds included", func(p *plant) {
+			for _, txn := range []string{"x", "y"} {
+				p.Hold(&ohmv1.Hold{Node: "n1", Txn: txn, Resources: &ohmv1.Resources{CpuMilli: 4000}, Reserves: true, Slot: &ohmv1.Slot{Job: txn}})
+			}
 		}},
 		{"a hold that outlives its owner's commit", audit.Holds, "has committed on node n1, and its hold is still there", func(p *plant) {
 			p.Hold(&ohmv1.Hold{Node: "n1", Txn: "planted-a-0", Resources: &ohmv1.Resources{CpuMilli: 4000}})

@@ -41,7 +41,7 @@ type law struct {
 // it leaves to t.Cleanup. What each law has left in the history is audited, too.
 func Run(t *testing.T, open func(t *testing.T) cellstate.Store) {
 	laws := [][]law{capacityLaws(), slotLaws(), modeLaws(), gangLaws(), jobLaws(), evictionLaws(), releaseLaws(),
-		fenceLaws(), hintLaws(), holdLaws(), replyLaws(), guardLaws(), historyLaws(), quotaLaws(), fieldCases()}
+		fenceLaws(), hintLaws(), holdLaws(), reservationLaws(), replyLaws(), guardLaws(), historyLaws(), quotaLaws(), fieldCases()}
 	probe := open(t)
 	if _, ok := probe.(cellstate.Leaser); ok {
 		laws = append(laws, leaseLaws(), leasedHoldLaws())

@@ -101,7 +101,7 @@ func (g *gang) pack() (*cellstate.Txn, []schedulers.Unplaced) {
 	}
 	mark := g.round.Mark()
 	claims, left := g.round.Pack(g.work.Job, needs, g.nodes)
-	if len(claims) < g.least {
+	if len(claims) < max(1, g.least) {
 		g.round.Undo(mark)
 		return nil, g.limited(nil, g.work.Needs, fmt.Sprintf(
 			"the store takes an atomic commit over at most %d nodes, on which %d of %d tasks of the gang would fit; on more nodes all would",
