@@ -74,8 +74,10 @@ type Config struct {
 	DeviceWait  time.Duration // that a task waits for a device that is not ready; 3 min
 	KeepLogs    int           // of so many ended tasks; 100
 	KeepLogsFor time.Duration // and no longer than this; 24 h
-	KeepLogsMin time.Duration // and for so long even if the disk is full; 10 min
-	KeepExpired int           // of so many more it is known when their logs were removed; 1000
+	// KeepLogsBytes is what they may take together; the newest are kept, one at least. 10 GiB
+	KeepLogsBytes int64
+	KeepLogsMin   time.Duration // and for so long even if the disk is full; 10 min
+	KeepExpired   int           // of so many more it is known when their logs were removed; 1000
 
 	DiskPath string        // of which the disk is watched; empty: it is not
 	DiskFull int           // percent taken from which on the node takes no new task; 95
@@ -99,6 +101,9 @@ func (c *Config) fill() {
 		if *n <= 0 {
 			*n = otherwise
 		}
+	}
+	if c.KeepLogsBytes <= 0 {
+		c.KeepLogsBytes = 10 << 30
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

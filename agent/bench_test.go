@@ -34,7 +34,7 @@ func BenchmarkLives(b *testing.B) {
 	ohmv1.RegisterNodesServer(g, p)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(listener) }()
-	conn, err := grpc.NewClient(listener.Addr().String(), append(DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient(listener.Addr().String(), append(DialOptions(0), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		b.Fatal(err)
 	}

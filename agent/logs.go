@@ -30,7 +30,9 @@ func (l *loop) pushLogs(ctx context.Context, req *ohmv1.LogRequest) {
 		driver: l.Driver, req: req, poll: l.LogPoll,
 		missing: fmt.Sprintf("node %s knows no task %s", l.Node.GetName(), req.GetTaskId()),
 	}
-	if e := l.tasks[req.GetTaskId()]; e != nil {
+	e := l.tasks[req.GetTaskId()]
+	if e != nil {
+		e.readers++
 		p.known, p.over, p.expired = e.memo.Expired.IsZero(), e.over, e.memo.Expired
 	} else {
 		over := make(chan struct{})
@@ -45,8 +47,17 @@ func (l *loop) pushLogs(ctx context.Context, req *ohmv1.LogRequest) {
 		if err := p.run(ctx, l.nodes); err != nil && ctx.Err() == nil {
 			l.Log.Info("a log push was cut short", zap.String("task", req.GetTaskId()), zap.Error(err))
 		}
-		l.pushed <- struct{}{}
+		l.pushed <- e
 	}()
+}
+
+// read takes note that logs, of a task if one is known, are not read any more.
+func (l *loop) read(e *entry) {
+	l.pushes--
+	if e != nil {
+		e.readers--
+		l.unpruned = true
+	}
 }
 
 // push is one answer to one request.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,73 @@ func TestLogsReaderGone(t *testing.T) {
 		w.halt()
 		w.pass(time.Second)
 		w.push(p, "x", "", "", true)
+	})
+}
+
+// TestKeepLogsBytes: logs go when all together take too much, the oldest first; but none that is
+// being read, none of what runs, and the newest stays whatever it takes.
+func TestKeepLogsBytes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.KeepLogsBytes = 250
+		w.start()
+		w.complete()
+		ids := map[string]string{}
+		begin := func(name string, bytes int) {
+			a := assignment(name, 100)
+			ids[name] = a.Id
+			w.incremental(nil, a)
+			w.m.write(a.Id, "stdout", strings.Repeat("x", bytes))
+		}
+		end := func(name string) {
+			w.m.exit(ids[name], 0)
+			w.incremental([]string{ids[name]})
+			w.pass(10 * pruneEvery)
+		}
+		have := func(names string) {
+			t.Helper()
+			got := ""
+			for _, name := range []string{"a", "b", "c", "d", "e", "live"} {
+				if w.m.hasLogs(ids[name]) {
+					got += name
+				}
+			}
+			equal(t, "logs of", got, names)
+		}
+		begin("live", 1000)
+		for _, name := range []string{"a", "b"} {
+			begin(name, 100)
+			end(name)
+		}
+		have("ablive")
+		begin("c", 100)
+		w.m.locked(func() { w.m.logBytes = os.ErrDeadlineExceeded })
+		end("c")
+		have("abclive") // what c takes is not known yet
+		w.m.locked(func() { w.m.logBytes = nil })
+		w.pass(time.Minute)
+		have("bclive")
+		p := w.ask(&ohmv1.LogRequest{Id: "r", TaskId: ids["a"]})
+		w.push(p, "", "", "the log has expired", true)
+		if p.expired.IsZero() {
+			t.Error("it is not said when it expired")
+		}
+
+		w.halt() // what they take is found out again
+		w.start().complete(assignment("live", 100))
+		release := make(chan struct{})
+		w.m.locked(func() { w.m.reading = release })
+		w.ask(&ohmv1.LogRequest{Id: "slow", TaskId: ids["b"]})
+		begin("d", 100)
+		end("d")
+		have("bcdlive")
+		w.m.locked(func() { w.m.reading = nil })
+		close(release)
+		w.pass(10 * pruneEvery)
+		have("cdlive")
+
+		begin("e", 500)
+		end("e")
+		have("elive")
 	})
 }
 

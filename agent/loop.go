@@ -47,6 +47,10 @@ type entry struct {
 
 	watched *watched // by probes; nil: it is not
 
+	readers int   // of its logs, now
+	bytes   int64 // that its logs take,
+	weighed bool  // if this is known
+
 	over   chan struct{} // closed when no more will be logged
 	closed bool
 }
@@ -69,12 +73,12 @@ type loop struct {
 	unpruned  bool      // there may be some since the last time
 	adopted   bool      // the logs on the machine have been compared with what is known
 	results   chan result
-	instant   bool     // the driver is: steps are done on the spot,
-	done      []result // and these have been in this round
-	busy      int      // steps under way
-	pushes    int      // of logs, under way
-	pushed    chan struct{}
-	execs     int // programs in tasks, under way
+	instant   bool        // the driver is: steps are done on the spot,
+	done      []result    // and these have been in this round
+	busy      int         // steps under way
+	pushes    int         // of logs, under way
+	pushed    chan *entry // whose logs it was; nil: no known task's
+	execs     int         // programs in tasks, under way
 	executed  chan struct{}
 	samples   bool // the driver can say what tasks use
 	expired   int  // about so many tasks of which nothing but the end of their logs is known
@@ -90,7 +94,7 @@ type loop struct {
 func newLoop(a *Agent, book *journal.Journal) *loop {
 	l := &loop{
 		Agent: a, book: book, tasks: map[string]*entry{}, blind: map[string]*entry{},
-		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan struct{}), executed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
+		results: make(chan result), instant: isInstant(a.Driver), pushed: make(chan *entry), executed: make(chan struct{}), unanswered: map[string]<-chan struct{}{},
 		probes: make(chan struct{}, probes),
 	}
 	l.samples = slices.Contains(a.Driver.Capabilities(), driver.CanStats)
@@ -137,9 +141,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.message(ctx, m)
 		case r := <-l.results:
 			l.result(r)
-		case <-l.pushed:
-			l.pushes--
-			continue
+		case e := <-l.pushed:
+			l.read(e)
 		case <-l.executed:
 			l.execs--
 			continue
@@ -162,8 +165,8 @@ func (l *loop) run(ctx context.Context) error {
 		select {
 		case r := <-l.results:
 			l.result(r)
-		case <-l.pushed:
-			l.pushes--
+		case e := <-l.pushed:
+			l.read(e)
 		case <-l.executed:
 			l.execs--
 		}

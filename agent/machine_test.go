@@ -24,6 +24,7 @@ type machine struct {
 	logs      map[string]*[2]bytes.Buffer
 	written   map[string]time.Time
 	listLogs  error            // of ListLogs
+	logBytes  error            // of LogBytes
 	rotated   int64            // so much of each stream is not there any more
 	calls     []string         // that changed something, in order
 	stubborn  map[string]bool  // ignores SIGTERM
@@ -43,6 +44,7 @@ type machine struct {
 	watched   int
 	abilities []string
 	onRemove  func(id string) // called when logs are removed
+	reading   chan struct{}   // not nil: logs are read when it is closed
 	stats     func() driver.Stats
 	exec      func(context.Context, driver.Exec) (int, error)
 	quiet     bool            // no hints
@@ -283,6 +285,11 @@ type logReader struct {
 
 func (r *logReader) Read(b []byte) (int, error) {
 	r.m.mu.Lock()
+	if reading := r.m.reading; reading != nil {
+		r.m.mu.Unlock()
+		<-reading
+		r.m.mu.Lock()
+	}
 	defer r.m.mu.Unlock()
 	r.at = max(r.at, min(int(r.m.rotated), r.buf.Len()))
 	n := copy(b, r.buf.Bytes()[r.at:])
@@ -311,6 +318,15 @@ func (m *machine) ListLogs(context.Context) (map[string]time.Time, error) {
 		kept[id] = m.written[id]
 	}
 	return kept, nil
+}
+
+func (m *machine) LogBytes(_ context.Context, id string) (n int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if logs, ok := m.logs[id]; ok {
+		n = int64(logs[0].Len() + logs[1].Len())
+	}
+	return n, m.logBytes
 }
 
 func (m *machine) RemoveLogs(_ context.Context, id string) error {

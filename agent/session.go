@@ -19,11 +19,16 @@ import (
 const batchSize = 500
 
 // DialOptions are what a connection for agents needs: a server that went away without a
-// word is noticed, and one that comes back is found soon.
-func DialOptions() []grpc.DialOption {
+// word is noticed, and one that comes back is found soon. between is the longest pause between
+// two tries to reach it, of three seconds at most; 0: these.
+func DialOptions(between time.Duration) []grpc.DialOption {
+	most := 3 * time.Second
+	if between > 0 {
+		most = min(most, between)
+	}
 	return []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 3 * time.Second},
+			Backoff:           grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: most},
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.Reading())),

@@ -18,6 +18,7 @@ type result struct {
 	entry *entry
 	call  driver.Call
 	next  task.State
+	bytes int64 // of callWeighLogs
 	err   error
 
 	seen    driver.Observation
@@ -115,8 +116,12 @@ func (l *loop) result(r result) {
 		e.again = false
 		l.hint(e.id)
 	}
-	if r.call == callRemoveLogs {
+	switch r.call {
+	case callRemoveLogs:
 		l.logsRemoved(e, r.err)
+		return
+	case callWeighLogs:
+		l.logsWeighed(e, r.bytes, r.err)
 		return
 	}
 	e.notUntil = time.Now().Add(backoff(firstRepeat, lastRepeat, e.repeats))

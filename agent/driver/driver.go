@@ -165,6 +165,8 @@ type Driver interface {
 	// ListLogs names every task of which logs are kept, known otherwise or not, with the
 	// time at which they were last written to.
 	ListLogs(ctx context.Context) (map[string]time.Time, error)
+	// LogBytes is what the logs of a task take of the disk; 0 where there are none.
+	LogBytes(ctx context.Context, id string) (int64, error)
 	// RemoveLogs forgets the logs of a task for good.
 	RemoveLogs(ctx context.Context, id string) error
 }

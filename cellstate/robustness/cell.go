@@ -85,7 +85,7 @@ func newCell(program, dir string, limits Limits, e *etcd) (*cell, error) {
 	}
 	static := manual.NewBuilderWithScheme("servers")
 	static.InitialState(resolver.State{Addresses: servers})
-	c.conn, err = grpc.NewClient("servers:///cell", append(agent.DialOptions(), grpc.WithResolvers(static), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	c.conn, err = grpc.NewClient("servers:///cell", append(agent.DialOptions(0), grpc.WithResolvers(static), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	for i := range nodes {
 		n := &ohmv1.Node{Name: fmt.Sprintf("node-%d", i), Capacity: &ohmv1.Resources{CpuMilli: nodeCPU, MemoryBytes: nodeMemory, DiskBytes: 100 << 30}}
 		c.nodes = append(c.nodes, n)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/ohmcell/ohm/cmd/ohm/bench"
 	"github.com/ohmcell/ohm/cmd/ohm/process"
 	"github.com/ohmcell/ohm/cmd/ohm/replay"
+	"github.com/ohmcell/ohm/pkg/config"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -33,7 +35,10 @@ of a CSV file with the columns sn, cpu_milli, memory_mib, gpu, model.`,
 			if err != nil {
 				return err
 			}
-			conn, err := a.connect(agent.DialOptions()...)
+			if p.keep.Backoff < minReconnect {
+				return refuse("--reconnect %v: the shortest is %v", p.keep.Backoff, minReconnect)
+			}
+			conn, err := a.connect(agent.DialOptions(p.keep.Backoff)...)
 			if err != nil {
 				return err
 			}
@@ -48,7 +53,7 @@ of a CSV file with the columns sn, cpu_milli, memory_mib, gpu, model.`,
 				if err != nil {
 					return err
 				}
-				return p.ended(cmd.Context(), process.Fleet(cmd.Context(), nodes, conn, log))
+				return p.ended(cmd.Context(), process.Fleet(cmd.Context(), nodes, conn, p.keep.Backoff, log))
 			}
 			p.node.Version = version
 			err = process.Agent{Runtime: p.runtime, Conn: conn, DataDir: p.dataDir, Facts: p.node, Times: p.keep, Log: log, Left: p.left}.Run(cmd.Context())
@@ -60,9 +65,14 @@ of a CSV file with the columns sn, cpu_milli, memory_mib, gpu, model.`,
 	p.nodeFlags(f)
 	p.logFlags(f, "info")
 	profileFlag(f, &profile)
+	f.DurationVar(&p.keep.Backoff, "reconnect", 5*time.Second, "longest pause between two tries to reach a server that is away")
+	config.Settings(f, "reconnect")
 	f.StringVar(&hollow, "hollow-nodes", "", "simulate nodes: how many, or a CSV file that lists them")
 	return asPart(c)
 }
+
+// minReconnect keeps the agents of a cell from being a load on a server that comes back.
+const minReconnect = 100 * time.Millisecond
 
 // isCount reads a number of nodes.
 func isCount(s string) (int, bool) {

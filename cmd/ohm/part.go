@@ -123,7 +123,7 @@ func (p *part) dialSelf(address string) (*grpc.ClientConn, error) {
 		}
 		self.client.TLSCA, self.client.TLSServerName = p.tlsCert, name
 	}
-	return self.connect(agent.DialOptions()...)
+	return self.connect(agent.DialOptions(0)...)
 }
 
 // certName is a name for which a certificate is valid.

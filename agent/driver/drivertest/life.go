@@ -250,8 +250,18 @@ func listLogs(t *testing.T, b *bench) {
 			t.Errorf("logs of %s: listed %v, written at %v", id, ok, at)
 		}
 	}
+	if b.lacks(Processes) == Always {
+		said := b.script("echo 12345678")
+		b.ended(said)
+		if n, err := b.driver.LogBytes(b.Context(), said); n < 9 || n > 1<<10 || err != nil {
+			t.Errorf("a log of nine bytes takes %d, %v", n, err)
+		}
+	}
 	b.must(b.driver.RemoveLogs(b.Context(), id))
 	b.restart()
+	if n, err := b.driver.LogBytes(b.Context(), id); n != 0 || err != nil {
+		t.Errorf("removed logs take %d bytes, %v", n, err)
+	}
 	if at, ok := b.kept()[id]; ok {
 		t.Errorf("removed logs are listed, written at %v", at)
 	}

@@ -17,6 +17,9 @@ func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (d
 // ListLogs names the tasks of which there are logs.
 func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { return d.logs.List(ctx) }
 
+// LogBytes counts what is in the folder of a task's logs.
+func (d *Driver) LogBytes(_ context.Context, id string) (int64, error) { return d.logs.Size(id) }
+
 // RemoveLogs forgets both streams.
 func (d *Driver) RemoveLogs(_ context.Context, id string) error { return d.logs.Remove(id) }
 

@@ -160,11 +160,12 @@ func HollowNodes(n int) []*ohmv1.Node {
 	return nodes
 }
 
-// Fleet runs simulated nodes until ctx ends.
-func Fleet(ctx context.Context, nodes []*ohmv1.Node, conn grpc.ClientConnInterface, log *zap.Logger) error {
+// Fleet runs simulated nodes until ctx ends. reconnect is the longest pause between two tries
+// of one to reach a server; 0: the agent's default.
+func Fleet(ctx context.Context, nodes []*ohmv1.Node, conn grpc.ClientConnInterface, reconnect time.Duration, log *zap.Logger) error {
 	RelaxCollector()
 	return agent.Fleet{
-		Nodes: nodes, Conn: conn, Log: log,
+		Nodes: nodes, Conn: conn, Log: log, Settings: agent.Config{Backoff: reconnect},
 		Driver: func(*ohmv1.Node) driver.Driver { return hollow.New() },
 	}.Run(ctx)
 }

@@ -80,7 +80,7 @@ func (d Dev) Run(ctx context.Context) error {
 	if d.Hollow > 0 {
 		parts = append(parts, lifecycle.Part{Name: "hollow nodes", Run: after(func(ctx context.Context) error {
 			return d.withConn(cell.address, func(conn *grpc.ClientConn) error {
-				return Fleet(ctx, HollowNodes(d.Hollow), conn, d.Log.Named("hollow"))
+				return Fleet(ctx, HollowNodes(d.Hollow), conn, 0, d.Log.Named("hollow"))
 			})
 		})})
 	}
