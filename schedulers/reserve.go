@@ -61,8 +61,7 @@ func (r *Runner) reserveRoom(ctx context.Context, s *cellstate.Snapshot, now tim
 	head, wake := r.queue.head(now, r.Times.Reserve)
 	if r.reserved != nil {
 		if head != nil && head.name == r.reserved.job.Name && r.stillReserved(s, head) {
-			wake = earlier(wake, r.look(ctx, s, head, now))
-			return wake
+			return earlier(earlier(wake, r.look(s, head, now)), now.Add(r.Times.Lease))
 		}
 		r.endReservation()
 	}
@@ -171,7 +170,7 @@ func (r *Runner) stillReserved(s *cellstate.Snapshot, e *entry) bool {
 
 // look ends a reservation whose room is there and which the policy did not take, and looks
 // for a better one where nobody knows when it starts.
-func (r *Runner) look(ctx context.Context, s *cellstate.Snapshot, e *entry, now time.Time) (wake time.Time) {
+func (r *Runner) look(s *cellstate.Snapshot, e *entry, now time.Time) (wake time.Time) {
 	v := r.reserved
 	refused := true
 	for _, n := range v.needs {
@@ -237,12 +236,40 @@ func (r *Runner) planReservation(ctx context.Context, s *cellstate.Snapshot, e *
 		}
 		r.planned <- v
 		if v.at > 0 {
-			if err := r.Store.KeepAlive(inner, lease); err != nil {
-				r.Log.Debug("the lease of a reservation", zap.Error(err))
-			}
+			r.keepReserved(inner, lease)
 		}
 		r.giveBack(ctx, lease)
 	}()
+}
+
+// keepReserved renews the lease of a reservation until ctx ends, the lease is lost, or the
+// deciding loop has stood still for so long that the room must not wait for it any more.
+func (r *Runner) keepReserved(ctx context.Context, l cellstate.Lease) {
+	ctx, stop := context.WithCancel(ctx)
+	lost := make(chan struct{})
+	go func() {
+		defer close(lost)
+		if err := r.Store.KeepAlive(ctx, l); err != nil {
+			r.Log.Debug("the lease of a reservation", zap.Error(err))
+		}
+	}()
+	defer func() {
+		stop()
+		<-lost
+	}()
+	look := time.NewTicker(r.Times.Lease)
+	defer look.Stop()
+	for {
+		select {
+		case <-lost:
+			return
+		case <-look.C:
+			if r.Clock().UnixNano()-r.passed.Load() > int64(r.Times.Hold) {
+				r.Log.Error("room is reserved, and the policy has not come back for it")
+				return
+			}
+		}
+	}
 }
 
 // reservationTries is how often a reservation is written anew because something has been

@@ -3,6 +3,7 @@ package schedulers
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,6 +45,8 @@ type Runner struct {
 	reserved *reservation                          // nil: none
 	ending   []chan struct{}                       // reservations that were ended
 	headAt   time.Time                             // when the head of the queue is looked at again
+
+	passed atomic.Int64 // when the deciding loop was last at work: Unix time in ns
 
 	yield  yield
 	wants  wants
@@ -99,6 +102,7 @@ func (r *Runner) decide(ctx context.Context) error {
 		var wake time.Time
 		if s != nil {
 			now := r.Clock()
+			r.passed.Store(now.UnixNano())
 			shares := sharesOf(s, r.Name, r.Instance)
 			for _, name := range r.queue.refresh(s, r.Name, shares, now) {
 				r.gone[name] = true

@@ -83,7 +83,7 @@ func TestPrecedenceAcrossSchedulers(t *testing.T) {
 		bubble(t, func(t *testing.T, cell *schedtest.Cell) {
 			full(cell)
 			cell.Run("batch", "a", batch.New(), neverEvicts)
-			cell.Run("service", "a", stuck{service.New()}, neverEvicts)
+			cell.Run("service", "a", stuck{service.New(), 8}, neverEvicts)
 			cell.Submit(celltest.Job{Name: "low", CPU: 1000})
 			cell.Submit(celltest.Job{Name: "high", Kind: "service", CPU: 1000, Precedence: celltest.BatchLevel})
 			cell.Until("both wait", func(s *cellstate.Snapshot) bool { return waits("low")(s) && waits("high")(s) })
@@ -93,15 +93,20 @@ func TestPrecedenceAcrossSchedulers(t *testing.T) {
 	})
 }
 
-// stuck is a policy that stands still once there is room in the cell.
-type stuck struct{ schedulers.Scheduler }
+// stuck is a policy that stands still once fewer than so many tasks are placed.
+type stuck struct {
+	schedulers.Scheduler
+	least int
+}
 
 func (p stuck) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Proposal, error) {
+	count := 0
 	for n := range in.Snapshot.Nodes() {
-		if n.Used().CPUMilli < n.Facts.GetCapacity().GetCpuMilli() {
-			<-ctx.Done()
-			return schedulers.Proposal{}, ctx.Err()
-		}
+		count += n.Count()
+	}
+	if count < p.least {
+		<-ctx.Done()
+		return schedulers.Proposal{}, ctx.Err()
 	}
 	return p.Scheduler.Schedule(ctx, in)
 }
