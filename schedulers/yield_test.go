@@ -93,18 +93,15 @@ func TestPrecedenceAcrossSchedulers(t *testing.T) {
 	})
 }
 
-// stuck is a policy that stands still once fewer than so many tasks are placed.
+// stuck is a policy that stands still once fewer than so many tasks of the job "first" are
+// placed.
 type stuck struct {
 	schedulers.Scheduler
 	least int
 }
 
 func (p stuck) Schedule(ctx context.Context, in schedulers.Input) (schedulers.Proposal, error) {
-	count := 0
-	for n := range in.Snapshot.Nodes() {
-		count += n.Count()
-	}
-	if count < p.least {
+	if schedtest.Placed(in.Snapshot, "first") < p.least {
 		<-ctx.Done()
 		return schedulers.Proposal{}, ctx.Err()
 	}
