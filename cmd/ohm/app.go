@@ -56,7 +56,7 @@ func (a *app) verbs() []*cobra.Command {
 	client := []*cobra.Command{
 		runCommand(a), statusCommand(a), logsCommand(a), execCommand(a), stopCommand(a), explainCommand(a),
 		jobCommand(a), nodeCommand(a), taskCommand(a), schedulerCommand(a), quotaCommand(a),
-		conflictCommand(a), txnCommand(a), auditCommand(a), storeCommand(a), versionCommand(a),
+		conflictCommand(a), holdCommand(a), txnCommand(a), auditCommand(a), storeCommand(a), versionCommand(a),
 	}
 	for _, c := range client {
 		c.GroupID = "client"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
@@ -59,12 +60,15 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 		)
 	}
 	if len(e.Holds) > 0 {
-		heading := "room held for it, since it kept losing:"
-		if e.Holds[0].GetReserves() {
-			heading = "room reserved for it, the head of the queue; whoever would be in its way at the expected time is kept off:"
+		reserves := func(h *ohmv1.Hold) bool { return h.GetReserves() }
+		if held := slices.DeleteFunc(slices.Clone(e.Holds), reserves); len(held) > 0 {
+			p.heading("room held for it, since it kept losing:")
+			holdTable(p, held)
 		}
-		p.heading("%s", heading)
-		holdTable(p, e.Holds)
+		if reserved := slices.DeleteFunc(slices.Clone(e.Holds), func(h *ohmv1.Hold) bool { return !reserves(h) }); len(reserved) > 0 {
+			p.heading("room reserved for it, as the head of its scheduler's queue:")
+			holdTable(p, reserved)
+		}
 	}
 	if len(e.Conflicts) > 0 {
 		p.heading("conflicts lost, newest first:")

@@ -373,6 +373,11 @@ func ageOf(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon
 
 // fullCell has something to say to every verb.
 func fullCell() *fake {
+	reservation := &ohmv1.Hold{
+		Node: "n7", Txn: "T10", Scheduler: "batch", Instance: "i1", Slot: &ohmv1.Slot{Namespace: "default", Job: "large", Group: "main", Version: 1},
+		Resources: &ohmv1.Resources{CpuMilli: 16000}, Time: ageOf(time.Minute),
+		Reserves: true, Starts: ageOf(-20 * time.Second), Awaits: &ohmv1.Slot{Namespace: "default", Job: "hello", Group: "main"}, Ends: 3,
+	}
 	conflict := &ohmv1.ConflictView{
 		Time: ageOf(5 * time.Second), Scheduler: "batch", Transaction: "T2", Namespace: "default", Job: "b", Task: "b/main/0",
 		Node: "dev", Reason: "Resources", Dimension: "cpu", Wanted: "3", Free: "1",
@@ -433,7 +438,7 @@ func fullCell() *fake {
 				Tasks: 2, Driver: "native", Capabilities: []string{"cgroup", "pid"}, AgentVersion: "0.1.0", Server: "s1", Since: ageOf(3 * time.Minute), Labels: map[string]string{"zone": "a"}, Attributes: map[string]string{"os": "linux", "arch": "amd64"}},
 			{Node: "n7", State: "Draining", Capacity: &ohmv1.Resources{CpuMilli: 96000, MemoryBytes: 768 << 30}, Used: &ohmv1.Resources{CpuMilli: 97000}, Tasks: 1, Driver: "hollow", OverCommitted: true,
 				Gpus:  []*ohmv1.GPUView{{Id: "g0", Model: "V100M32", UsedMilli: 1000, Health: "Healthy"}, {Id: "g1", Model: "V100M32", UsedMilli: 460, Health: "Bad", Why: "code 63"}},
-				Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Instance: "i3", Slot: &ohmv1.Slot{Namespace: "default", Job: "train", Group: "worker", Index: 2, Version: 3}, Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Gpus: []*ohmv1.DeviceShare{{Id: "g1", Milli: 500}}, Time: ageOf(time.Second)}}},
+				Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Instance: "i3", Slot: &ohmv1.Slot{Namespace: "default", Job: "train", Group: "worker", Index: 2, Version: 3}, Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Gpus: []*ohmv1.DeviceShare{{Id: "g1", Milli: 500}}, Time: ageOf(time.Second)}, reservation}},
 		},
 		schedulers: []*ohmv1.SchedulerView{
 			{Scheduler: "batch", Policy: "batch", State: "Live", Instances: []string{"i1", "i2"}, Since: ageOf(time.Minute), Jobs: 1, BuiltIn: true},
@@ -445,7 +450,7 @@ func fullCell() *fake {
 			Groups: []*ohmv1.GroupWaiting{{Group: "worker", Waiting: 3, Nodes: 9, Reasons: []*ohmv1.Reason{
 				{Reason: "Resources", Dimension: "memory", Nodes: 5, Detail: "needs 2Gi more on n7"}, {Reason: "Model", Nodes: 4}}}},
 			SnapshotRevision: 812, Time: ageOf(time.Second), Conflicts: []*ohmv1.ConflictView{conflict}, Tasks: []*ohmv1.TaskView{failed},
-			Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Instance: "i3", Slot: &ohmv1.Slot{Namespace: "default", Job: "train", Group: "worker", Index: 2, Version: 3}, Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Time: ageOf(time.Second)}},
+			Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Instance: "i3", Slot: &ohmv1.Slot{Namespace: "default", Job: "train", Group: "worker", Index: 2, Version: 3}, Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Time: ageOf(time.Second)}, reservation},
 		},
 		txn: &ohmv1.TxnView{Transaction: "T2", Scheduler: "batch", Instance: "i1", Mode: "incremental", Claims: 2, SnapshotRevision: 812, Time: ageOf(5 * time.Second),
 			Committed: []*ohmv1.TxnClaim{{Namespace: "default", Task: "b/main/1", Attempt: 1, Node: "n7", Revision: 815, State: "Running"}}, Refused: []*ohmv1.ConflictView{conflict}},

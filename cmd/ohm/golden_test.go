@@ -95,6 +95,7 @@ func TestGolden(t *testing.T) {
 		"job_get":        {"job", "get", "hello"},
 		"job_get_gang":   {"job", "get", "train"},
 		"node_list":      {"node", "list"},
+		"hold_list":      {"hold", "list"},
 		"node_get":       {"node", "get", "n7"},
 		"node_get_plain": {"node", "get", "dev"},
 		"task_list":      {"task", "list"},
