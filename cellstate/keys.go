@@ -35,6 +35,7 @@ const (
 	KindMeta
 	KindQuota
 	KindShare
+	KindExec
 )
 
 // JobKey is where a job's record stands.
@@ -106,6 +107,9 @@ func HoldKey(n NodeName, txn TxnID) Key { return Key("holds/" + string(n) + "/" 
 // ConflictKey is where an entry of the conflict journal stands; ids sort by time.
 func ConflictKey(scheduler, id string) Key { return Key("conflicts/" + scheduler + "/" + id) }
 
+// ExecKey is where the record of a program stands that was run in a task; ids sort by time.
+func ExecKey(id string) Key { return Key("execs/" + id) }
+
 // WaitingKey is where a scheduler's last word on a waiting job stands.
 func WaitingKey(j JobName) Key { return Key("events/waiting/" + j.Namespace + "/" + j.Name) }
 
@@ -128,7 +132,7 @@ type Parsed struct {
 	Attempt int      // ended
 	Node    NodeName // node, intent, alive, hold
 	Name    string   // scheduler, instance and conflict: the scheduler's; meta: the rest of the key
-	ID      string   // instance; conflict id; a hold's transaction
+	ID      string   // instance; conflict and exec id; a hold's transaction
 	Scope   Scope    // quota, share
 	Spender Spender  // share
 }
@@ -156,6 +160,8 @@ func (k Key) Parse() Parsed {
 		return Parsed{Kind: KindHold, Node: NodeName(p[1]), ID: p[2]}
 	case p[0] == "conflicts" && len(p) == 3:
 		return Parsed{Kind: KindConflict, Name: p[1], ID: p[2]}
+	case p[0] == "execs" && len(p) == 2:
+		return Parsed{Kind: KindExec, ID: p[1]}
 	case p[0] == "events" && len(p) == 4 && p[1] == "waiting":
 		return Parsed{Kind: KindWaiting, Job: JobName{p[2], p[3]}}
 	case p[0] == "quotas" && len(p) == 3:
@@ -235,6 +241,8 @@ func (k Kind) NewValue() proto.Message {
 		return new(ohmv1.Quota)
 	case KindShare:
 		return new(ohmv1.Share)
+	case KindExec:
+		return new(ohmv1.ExecRecord)
 	}
 	return nil
 }

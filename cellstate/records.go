@@ -27,6 +27,10 @@ func (s *Snapshot) RecordRevision(key Key) Revision {
 		if row := first[conflictRow](s, "conflicts", "id", k.Name+"/"+k.ID); row != nil {
 			return row.revision
 		}
+	case KindExec:
+		if row := first[execRow](s, "execs", "id", k.ID); row != nil {
+			return row.revision
+		}
 	case KindMeta:
 		_, at := s.Meta(k.Name)
 		return at
@@ -128,6 +132,11 @@ func (s *Snapshot) parts(r keyRange) []iter.Seq2[Key, Revision] {
 	if r.touches("conflicts/") {
 		parts = append(parts, flatten(all[conflictRow](s, "conflicts", "id_prefix", ""), func(c *conflictRow) iter.Seq2[Key, Revision] {
 			return one("conflicts/"+Key(c.id), c.revision)
+		}))
+	}
+	if r.touches("execs/") {
+		parts = append(parts, flatten(all[execRow](s, "execs", "id_prefix", ""), func(e *execRow) iter.Seq2[Key, Revision] {
+			return one(ExecKey(e.id), e.revision)
 		}))
 	}
 	if r.touches("quotas/") || r.touches("shares/") {

@@ -207,10 +207,16 @@ type Instance struct {
 	Revision Revision
 }
 
-// Conflict journal and meta rows.
+// Rows of the conflict journal, of programs run in tasks, and of meta.
 type conflictRow struct {
 	id       string // <scheduler>/<id>
 	record   *ohmv1.Conflict
+	revision Revision
+}
+
+type execRow struct {
+	id       string
+	record   *ohmv1.ExecRecord
 	revision Revision
 }
 
@@ -282,6 +288,17 @@ func (s *Snapshot) Conflicts(scheduler string) iter.Seq[*ohmv1.Conflict] {
 	}
 	return func(yield func(*ohmv1.Conflict) bool) {
 		for row := range all[conflictRow](s, "conflicts", "id_prefix", scheduler) {
+			if !yield(row.record) {
+				return
+			}
+		}
+	}
+}
+
+// Execs are the programs that were run in tasks, oldest first.
+func (s *Snapshot) Execs() iter.Seq[*ohmv1.ExecRecord] {
+	return func(yield func(*ohmv1.ExecRecord) bool) {
+		for row := range all[execRow](s, "execs", "id_prefix", "") {
 			if !yield(row.record) {
 				return
 			}

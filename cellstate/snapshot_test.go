@@ -134,6 +134,7 @@ func TestKeysReadBack(t *testing.T) {
 			cellstate.SchedulerKey(name):        {Kind: cellstate.KindScheduler, Name: name},
 			cellstate.InstanceKey(name, id):     {Kind: cellstate.KindInstance, Name: name, ID: id},
 			cellstate.ConflictKey(name, id):     {Kind: cellstate.KindConflict, Name: name, ID: id},
+			cellstate.ExecKey(id):               {Kind: cellstate.KindExec, ID: id},
 			cellstate.MetaKey("leader/" + name): {Kind: cellstate.KindMeta, Name: "leader/" + name},
 		} {
 			if got := key.Parse(); got != want {

@@ -118,6 +118,34 @@ func TestExec(t *testing.T) {
 			t.Errorf("%q is not in the list:\n%s", want, list)
 		}
 	}
+
+	// The cell remembers it, also of one that runs when its server is killed.
+	cut := start(t, "ohm", "exec", "--address", d.address, "web", "--", "sh", "-c", "echo up; sleep 1000")
+	within(t, patience, "a program runs", func() bool { return cut.stdout() == "up\n" })
+	d.kill()
+	d = d.again()
+	if code := cut.code(); code != 125 {
+		t.Errorf("the caller of the killed server ends with %d", code)
+	}
+	type record struct {
+		ID, Who, Task, Node, Result string
+		Attempt, Code               int
+		Time, Ended                 string
+		Command                     []string
+	}
+	all := read[[]record](d.client, "exec", "--list", "web")
+	if len(all) < 4 || all[0].Result != "its end was not seen" || all[0].Ended != "" || all[0].Command[2] != "echo up; sleep 1000" {
+		t.Fatalf("after the restart the list is %+v", all)
+	}
+	first := all[len(all)-1]
+	if first.Code != 42 || first.Result != "exited 42" || first.Task != "web/main/0" || first.Attempt != 1 || first.Node == "" ||
+		!strings.HasPrefix(first.Who, "127.0.0.1:") || first.Time == "" || first.Ended == "" || first.ID == "" {
+		t.Errorf("of the first program it says %+v", first)
+	}
+	if other := read[[]record](d.client, "exec", "--list", "other"); len(other) > 0 {
+		t.Errorf("of another job: %+v", other)
+	}
+	d.ohm("stop", "--all", "--wait", "--timeout", patience.String())
 }
 
 // TestCase71: the logs of attempts that crashed are there, each by itself; after retention

@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/oklog/ulid/v2"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -63,20 +59,22 @@ func (s *jobs) Exec(stream grpc.BidiStreamingServer[ohmv1.ExecInput, ohmv1.ExecO
 	}
 	record := &ohmv1.ExecRecord{
 		Time: timestamppb.Now(), Who: caller(ctx), Namespace: name.Namespace, Task: cellstate.SlotOf(p.GetSlot()).Task(), Attempt: p.GetAttempt(),
-		Node: p.GetNode(), Container: start.GetContainer(), Command: start.GetCommand(), Terminal: start.GetTerminal(),
+		Node: p.GetNode(), Container: start.GetContainer(), Command: shortened(start.GetCommand()), Terminal: start.GetTerminal(),
+		Id: ulid.Make().String(), Server: s.cfg.Name,
 	}
-	if !s.gateway.execs.begin(record) {
+	if !s.gateway.execs.begin(record.GetId()) {
 		return refuse(errUnavailable, "this server carries %d programs already", execsMost)
 	}
-	result, err := s.gateway.exec(ctx, p, start, stream)
-	if err != nil {
-		result = "failed: " + err.Error()
+	defer s.gateway.execs.end(record.GetId())
+	if err := s.execBegins(ctx, record); err != nil {
+		return fmt.Errorf("nothing is run of which there would be no record: %w", err)
 	}
-	s.gateway.execs.end(record, result)
-	s.log.Info("exec", zap.String("who", record.GetWho()), zap.String("namespace", record.GetNamespace()), zap.String("task", record.GetTask()),
-		zap.Int32("attempt", record.GetAttempt()), zap.String("node", record.GetNode()), zap.Strings("command", record.GetCommand()),
-		zap.Time("began", record.GetTime().AsTime()), zap.String("result", result))
-	return err
+	end, err := s.gateway.exec(ctx, p, start, stream)
+	s.execEnded(ctx, record, start.GetCommand(), end, err)
+	if err != nil {
+		return err
+	}
+	return stream.Send(&ohmv1.ExecOutput{End: end})
 }
 
 // caller is who asks, as far as that is known: every caller shows the same token.
@@ -101,11 +99,12 @@ func liveOf(j *cellstate.Job, start *ohmv1.ExecStart) (*ohmv1.Placement, error) 
 	return nil, refuse(errPrecondition, "task %s/%s/%d does not run", j.Name, group.GetName(), index)
 }
 
-// exec asks the agent, and carries what both sides say until the program has ended.
-func (g *gateway) exec(ctx context.Context, p *ohmv1.Placement, start *ohmv1.ExecStart, caller grpc.BidiStreamingServer[ohmv1.ExecInput, ohmv1.ExecOutput]) (result string, err error) {
+// exec asks the agent, and carries what both sides say until the program has ended. How that
+// was is still to be told to the caller.
+func (g *gateway) exec(ctx context.Context, p *ohmv1.Placement, start *ohmv1.ExecStart, caller grpc.BidiStreamingServer[ohmv1.ExecInput, ohmv1.ExecOutput]) (*ohmv1.ExecEnd, error) {
 	s := g.session(cellstate.NodeName(p.GetNode()))
 	if s == nil {
-		return "", g.elsewhere(p.GetNode())
+		return nil, g.elsewhere(p.GetNode())
 	}
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
@@ -119,14 +118,14 @@ func (g *gateway) exec(ctx context.Context, p *ohmv1.Placement, start *ohmv1.Exe
 	if err := s.ask(patient, &ohmv1.ServerMessage{Message: &ohmv1.ServerMessage_Exec{Exec: &ohmv1.ExecRequest{
 		Id: id, TaskId: cellstate.TaskID(p), Start: start,
 	}}}); err != nil {
-		return "", err
+		return nil, err
 	}
 	select {
 	case <-r.opened:
 	case <-s.ctx.Done():
-		return "", refuse(errUnavailable, "the session of node %s ended before its agent answered", p.GetNode())
+		return nil, refuse(errUnavailable, "the session of node %s ended before its agent answered", p.GetNode())
 	case <-patient.Done():
-		return "", context.Cause(patient)
+		return nil, context.Cause(patient)
 	}
 	g.streams.Go(func() { // ends with the caller's stream
 		for {
@@ -154,23 +153,23 @@ func (g *gateway) exec(ctx context.Context, p *ohmv1.Placement, start *ohmv1.Exe
 		case out, more := <-r.out:
 			switch {
 			case !more:
-				return "", r.err
+				return nil, r.err
 			case out.GetEnd().GetNotRunning():
-				return "", refuse(errPrecondition, "%s", out.GetEnd().GetError())
+				return nil, refuse(errPrecondition, "%s", out.GetEnd().GetError())
 			case out.GetEnd().GetError() != "":
-				return "", refuse(errPrecondition, "the program did not run: %s", out.GetEnd().GetError())
+				return nil, refuse(errPrecondition, "the program did not run: %s", out.GetEnd().GetError())
 			case out.GetEnd() != nil:
-				return fmt.Sprintf("exited %d", out.GetEnd().GetCode()), caller.Send(&ohmv1.ExecOutput{End: out.GetEnd()})
+				return out.GetEnd(), nil
 			case len(out.GetStdout())+len(out.GetStderr()) == 0:
 				continue // a sign of life
 			}
 			if err := caller.Send(&ohmv1.ExecOutput{Stdout: out.GetStdout(), Stderr: out.GetStderr()}); err != nil {
-				return "", err
+				return nil, err
 			}
 		case <-g.closing:
-			return "", errClosing
+			return nil, errClosing
 		case <-ctx.Done():
-			return "", fmt.Errorf("the caller has gone: %w", context.Canceled)
+			return nil, fmt.Errorf("the caller has gone: %w", context.Canceled)
 		}
 	}
 }
@@ -232,15 +231,11 @@ func (g *gateway) hearExec(stream grpc.BidiStreamingServer[ohmv1.ExecOutput, ohm
 	return err
 }
 
-// execsKept is how many records of programs a server has in memory; its log has them all.
-const execsKept = 1000
-
-// execs are the programs that this server carries, and the newest that it has carried.
+// execs are the programs that this server carries.
 type execs struct {
 	mu      sync.Mutex
 	waiting map[string]*execRelay // by request id, until the agent has answered
-	running int
-	records []*ohmv1.ExecRecord // oldest first; each is replaced, never written to
+	running map[string]bool       // by the id of the record
 }
 
 func (e *execs) wait(id string, r *execRelay) {
@@ -260,42 +255,28 @@ func (e *execs) take(id string) *execRelay {
 	return r
 }
 
-func (e *execs) begin(r *ohmv1.ExecRecord) bool {
+// begin refuses a program too many.
+func (e *execs) begin(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.running >= execsMost {
+	if len(e.running) >= execsMost {
 		return false
 	}
-	e.running++
-	if len(e.records) >= execsKept {
-		e.records = slices.Delete(e.records, 0, 1)
+	if e.running == nil {
+		e.running = map[string]bool{}
 	}
-	e.records = append(e.records, r)
+	e.running[id] = true
 	return true
 }
 
-func (e *execs) end(r *ohmv1.ExecRecord, result string) {
-	ended := proto.CloneOf(r)
-	ended.Ended, ended.Result = timestamppb.New(time.Now()), result
+func (e *execs) end(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.running--
-	if i := slices.Index(e.records, r); i >= 0 {
-		e.records[i] = ended
-	}
+	delete(e.running, id)
 }
 
-// ListExecs lists what this server has carried, newest first.
-func (s *jobs) ListExecs(_ context.Context, req *ohmv1.ListExecsRequest) (*ohmv1.ListExecsResponse, error) {
-	e := &s.gateway.execs
+func (e *execs) carries(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	list := &ohmv1.ListExecsResponse{}
-	for _, r := range slices.Backward(e.records) {
-		job, _, _ := strings.Cut(r.GetTask(), "/")
-		if (req.GetNamespace() == "" || req.GetNamespace() == r.GetNamespace()) && (req.GetJob() == "" || req.GetJob() == job) {
-			list.Execs = append(list.Execs, r)
-		}
-	}
-	return list, nil
+	return e.running[id]
 }

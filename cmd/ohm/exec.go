@@ -33,8 +33,9 @@ program reads the standard input, with -t it has a terminal.
 The exit code is the program's, 128 and the number of a signal that ended it; where
 there is none, because ohm itself failed or the task does not run, it is 125.
 
-The server writes a line to its log for each program: who, when, where, the command and
-how it ended. --list shows the newest of them.`,
+Who has run what, when, where, and how it ended is kept in the cell for the newest
+thousand programs, and shown by --list; it is written down before a program begins, and
+a program that cannot be written down is not run. The server's log has a line for each.`,
 		Example: `  ohm exec web/main/0 -- ls -l
   ohm exec -t web/main/0 -- sh
   ohm exec -i web/main/0 --container proxy -- tee /tmp/config < config
@@ -70,7 +71,7 @@ how it ended. --list shows the newest of them.`,
 	cmd.Flags().StringVar(&start.Container, "container", "", "container of the task (default: the main one)")
 	cmd.Flags().BoolVarP(&start.Stdin, "stdin", "i", false, "pass the standard input on")
 	cmd.Flags().BoolVarP(&start.Terminal, "tty", "t", false, "with a terminal; goes with -i")
-	cmd.Flags().BoolVar(&list, "list", false, "list the programs that the server has carried since it started, the newest first")
+	cmd.Flags().BoolVar(&list, "list", false, "list the programs that were run in tasks, the newest first")
 	outputFlag(cmd, listFormats()...)
 	return cmd
 }
@@ -208,7 +209,7 @@ func (a *app) listExecs(ctx context.Context, req *ohmv1.ListExecsRequest) error 
 		return err
 	}
 	if len(list.Execs) == 0 {
-		a.note("no programs were run since the server has started")
+		a.note("no programs were run")
 	}
 	type row = *ohmv1.ExecRecord
 	return a.show(view{

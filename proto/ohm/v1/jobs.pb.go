@@ -1742,131 +1742,6 @@ func (x *ListExecsResponse) GetExecs() []*ExecRecord {
 	return nil
 }
 
-// ExecRecord is the audit of one program that was run in a task.
-type ExecRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"` // the caller's address, and what it showed of itself
-	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Task          string                 `protobuf:"bytes,4,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
-	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
-	Container     string                 `protobuf:"bytes,7,opt,name=container,proto3" json:"container,omitempty"`
-	Command       []string               `protobuf:"bytes,8,rep,name=command,proto3" json:"command,omitempty"`
-	Terminal      bool                   `protobuf:"varint,9,opt,name=terminal,proto3" json:"terminal,omitempty"`
-	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`   // absent: it runs
-	Result        string                 `protobuf:"bytes,11,opt,name=result,proto3" json:"result,omitempty"` // for people: "exited 0", or why there was no end
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExecRecord) Reset() {
-	*x = ExecRecord{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExecRecord) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExecRecord) ProtoMessage() {}
-
-func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
-func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Time
-	}
-	return nil
-}
-
-func (x *ExecRecord) GetWho() string {
-	if x != nil {
-		return x.Who
-	}
-	return ""
-}
-
-func (x *ExecRecord) GetNamespace() string {
-	if x != nil {
-		return x.Namespace
-	}
-	return ""
-}
-
-func (x *ExecRecord) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
-}
-
-func (x *ExecRecord) GetAttempt() int32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *ExecRecord) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *ExecRecord) GetContainer() string {
-	if x != nil {
-		return x.Container
-	}
-	return ""
-}
-
-func (x *ExecRecord) GetCommand() []string {
-	if x != nil {
-		return x.Command
-	}
-	return nil
-}
-
-func (x *ExecRecord) GetTerminal() bool {
-	if x != nil {
-		return x.Terminal
-	}
-	return false
-}
-
-func (x *ExecRecord) GetEnded() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Ended
-	}
-	return nil
-}
-
-func (x *ExecRecord) GetResult() string {
-	if x != nil {
-		return x.Result
-	}
-	return ""
-}
-
 type StatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1880,7 +1755,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1767,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1780,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatsRequest) GetNamespace() string {
@@ -1952,7 +1827,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +1839,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +1852,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatsResponse) GetTasks() []*TaskStats {
@@ -2002,7 +1877,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +1889,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +1902,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskStats) GetNamespace() string {
@@ -2099,7 +1974,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +1986,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +1999,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Usage) GetTime() *timestamppb.Timestamp {
@@ -2216,7 +2091,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2103,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2116,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Series) GetLast() int64 {
@@ -2421,21 +2296,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\"=\n" +
 	"\x11ListExecsResponse\x12(\n" +
-	"\x05execs\x18\x01 \x03(\v2\x12.ohm.v1.ExecRecordR\x05execs\"\xcc\x02\n" +
-	"\n" +
-	"ExecRecord\x12.\n" +
-	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
-	"\x03who\x18\x02 \x01(\tR\x03who\x12\x1c\n" +
-	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04task\x18\x04 \x01(\tR\x04task\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x12\n" +
-	"\x04node\x18\x06 \x01(\tR\x04node\x12\x1c\n" +
-	"\tcontainer\x18\a \x01(\tR\tcontainer\x12\x18\n" +
-	"\acommand\x18\b \x03(\tR\acommand\x12\x1a\n" +
-	"\bterminal\x18\t \x01(\bR\bterminal\x120\n" +
-	"\x05ended\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
-	"\x06result\x18\v \x01(\tR\x06result\"\x87\x01\n" +
+	"\x05execs\x18\x01 \x03(\v2\x12.ohm.v1.ExecRecordR\x05execs\"\x87\x01\n" +
 	"\fStatsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -2494,7 +2355,7 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*SubmitRequest)(nil),         // 0: ohm.v1.SubmitRequest
 	(*SubmitResponse)(nil),        // 1: ohm.v1.SubmitResponse
@@ -2519,79 +2380,77 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*ExecEnd)(nil),               // 20: ohm.v1.ExecEnd
 	(*ListExecsRequest)(nil),      // 21: ohm.v1.ListExecsRequest
 	(*ListExecsResponse)(nil),     // 22: ohm.v1.ListExecsResponse
-	(*ExecRecord)(nil),            // 23: ohm.v1.ExecRecord
-	(*StatsRequest)(nil),          // 24: ohm.v1.StatsRequest
-	(*StatsResponse)(nil),         // 25: ohm.v1.StatsResponse
-	(*TaskStats)(nil),             // 26: ohm.v1.TaskStats
-	(*Usage)(nil),                 // 27: ohm.v1.Usage
-	(*Series)(nil),                // 28: ohm.v1.Series
-	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
-	(*Job)(nil),                   // 30: ohm.v1.Job
-	(*GroupCounts)(nil),           // 31: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 34: ohm.v1.DeviceShare
-	(*Port)(nil),                  // 35: ohm.v1.Port
+	(*StatsRequest)(nil),          // 23: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 24: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 25: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 26: ohm.v1.Usage
+	(*Series)(nil),                // 27: ohm.v1.Series
+	(*JobSpec)(nil),               // 28: ohm.v1.JobSpec
+	(*Job)(nil),                   // 29: ohm.v1.Job
+	(*GroupCounts)(nil),           // 30: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*DeviceShare)(nil),           // 33: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 34: ohm.v1.Port
+	(*ExecRecord)(nil),            // 35: ohm.v1.ExecRecord
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
-	29, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	28, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	2,  // 1: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	30, // 2: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	29, // 2: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
 	7,  // 3: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
 	7,  // 4: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	31, // 5: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	32, // 6: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	32, // 7: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	33, // 8: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	30, // 5: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	31, // 6: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	31, // 7: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	32, // 8: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
 	7,  // 9: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
 	12, // 10: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	32, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	34, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	27, // 13: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	35, // 14: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	32, // 15: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	31, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	33, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	26, // 13: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	34, // 14: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	31, // 15: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
 	14, // 16: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	32, // 17: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	31, // 17: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
 	16, // 18: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
 	17, // 19: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
 	16, // 20: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
 	20, // 21: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	23, // 22: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	32, // 23: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	32, // 24: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	26, // 25: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	27, // 26: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	32, // 27: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	33, // 28: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	33, // 29: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	28, // 30: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	28, // 31: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	33, // 32: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	0,  // 33: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	3,  // 34: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	5,  // 35: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	3,  // 36: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	8,  // 37: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	10, // 38: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	13, // 39: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	18, // 40: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	21, // 41: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	24, // 42: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	1,  // 43: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	4,  // 44: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	6,  // 45: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	7,  // 46: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	9,  // 47: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	11, // 48: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	15, // 49: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	19, // 50: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	22, // 51: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	25, // 52: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	43, // [43:53] is the sub-list for method output_type
-	33, // [33:43] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	35, // 22: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	25, // 23: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	26, // 24: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	31, // 25: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	32, // 26: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	32, // 27: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	27, // 28: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	27, // 29: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	32, // 30: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	0,  // 31: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	3,  // 32: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	5,  // 33: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	3,  // 34: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	8,  // 35: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	10, // 36: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	13, // 37: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	18, // 38: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	21, // 39: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	23, // 40: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	1,  // 41: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	4,  // 42: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	6,  // 43: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	7,  // 44: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	9,  // 45: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	11, // 46: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	15, // 47: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	19, // 48: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	22, // 49: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	24, // 50: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }
@@ -2607,7 +2466,7 @@ func file_ohm_v1_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -51,7 +51,7 @@ type JobsClient interface {
 	// Exec runs another program in a running task. The first message of the caller is start;
 	// the last one of the server is end. The program ends with the stream.
 	Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecInput, ExecOutput], error)
-	// ListExecs lists the newest of those that this server has carried.
+	// ListExecs lists the newest of those that were run in the cell.
 	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
 	// Stats asks the agents what running tasks use.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
@@ -204,7 +204,7 @@ type JobsServer interface {
 	// Exec runs another program in a running task. The first message of the caller is start;
 	// the last one of the server is end. The program ends with the stream.
 	Exec(grpc.BidiStreamingServer[ExecInput, ExecOutput]) error
-	// ListExecs lists the newest of those that this server has carried.
+	// ListExecs lists the newest of those that were run in the cell.
 	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
 	// Stats asks the agents what running tasks use.
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)

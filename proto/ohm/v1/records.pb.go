@@ -3438,6 +3438,156 @@ func (x *Conflict) GetStoreRevision() int64 {
 	return 0
 }
 
+// ExecRecord is the record execs/<id>: a program that was run in a task. It is written before the
+// program begins, and again when it has ended.
+type ExecRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"` // the caller's address, and what it showed of itself
+	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task          string                 `protobuf:"bytes,4,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
+	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Container     string                 `protobuf:"bytes,7,opt,name=container,proto3" json:"container,omitempty"`
+	Command       []string               `protobuf:"bytes,8,rep,name=command,proto3" json:"command,omitempty"` // the beginning of a long one
+	Terminal      bool                   `protobuf:"varint,9,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`      // absent: it runs, or its end was not seen
+	Result        string                 `protobuf:"bytes,11,opt,name=result,proto3" json:"result,omitempty"`    // for people: "exited 0", or why there was no end
+	Id            string                 `protobuf:"bytes,60,opt,name=id,proto3" json:"id,omitempty"`            // ids sort by time
+	Server        string                 `protobuf:"bytes,61,opt,name=server,proto3" json:"server,omitempty"`    // that has carried it
+	Code          *int32                 `protobuf:"varint,62,opt,name=code,proto3,oneof" json:"code,omitempty"` // with which it has exited
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecRecord) Reset() {
+	*x = ExecRecord{}
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecRecord) ProtoMessage() {}
+
+func (x *ExecRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
+func (*ExecRecord) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ExecRecord) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ExecRecord) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *ExecRecord) GetTerminal() bool {
+	if x != nil {
+		return x.Terminal
+	}
+	return false
+}
+
+func (x *ExecRecord) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *ExecRecord) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ExecRecord) GetCode() int32 {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return 0
+}
+
 // Reason counts the nodes that could not take a task for one reason.
 type Reason struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3451,7 +3601,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3613,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3626,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reason) GetReason() string {
@@ -3521,7 +3671,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3533,7 +3683,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +3696,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -3610,7 +3760,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3772,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3785,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -3712,7 +3862,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3874,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3887,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Meta) GetValue() string {
@@ -3768,7 +3918,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3930,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +3943,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -3838,7 +3988,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +4000,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +4013,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Quota) GetKind() string {
@@ -3916,7 +4066,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4078,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4091,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Share) GetKind() string {
@@ -4331,7 +4481,25 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06winner\x18\f \x01(\v2\r.ohm.v1.PartyR\x06winner\x12'\n" +
 	"\abetween\x18\r \x03(\v2\r.ohm.v1.PartyR\abetween\x12+\n" +
 	"\x11snapshot_revision\x18\x0e \x01(\x03R\x10snapshotRevision\x12%\n" +
-	"\x0estore_revision\x18\x0f \x01(\x03R\rstoreRevision\"l\n" +
+	"\x0estore_revision\x18\x0f \x01(\x03R\rstoreRevision\"\x96\x03\n" +
+	"\n" +
+	"ExecRecord\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04task\x18\x04 \x01(\tR\x04task\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x1c\n" +
+	"\tcontainer\x18\a \x01(\tR\tcontainer\x12\x18\n" +
+	"\acommand\x18\b \x03(\tR\acommand\x12\x1a\n" +
+	"\bterminal\x18\t \x01(\bR\bterminal\x120\n" +
+	"\x05ended\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
+	"\x06result\x18\v \x01(\tR\x06result\x12\x0e\n" +
+	"\x02id\x18< \x01(\tR\x02id\x12\x16\n" +
+	"\x06server\x18= \x01(\tR\x06server\x12\x17\n" +
+	"\x04code\x18> \x01(\x05H\x00R\x04code\x88\x01\x01B\a\n" +
+	"\x05_code\"l\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x14\n" +
@@ -4430,7 +4598,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -4473,34 +4641,35 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*Hold)(nil),                  // 38: ohm.v1.Hold
 	(*Party)(nil),                 // 39: ohm.v1.Party
 	(*Conflict)(nil),              // 40: ohm.v1.Conflict
-	(*Reason)(nil),                // 41: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 42: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 43: ohm.v1.Waiting
-	(*Meta)(nil),                  // 44: ohm.v1.Meta
-	(*Amounts)(nil),               // 45: ohm.v1.Amounts
-	(*Quota)(nil),                 // 46: ohm.v1.Quota
-	(*Share)(nil),                 // 47: ohm.v1.Share
-	nil,                           // 48: ohm.v1.Container.EnvEntry
-	nil,                           // 49: ohm.v1.Group.EnvEntry
-	nil,                           // 50: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 51: ohm.v1.Node.AttributesEntry
-	nil,                           // 52: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*ExecRecord)(nil),            // 41: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 42: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 43: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 44: ohm.v1.Waiting
+	(*Meta)(nil),                  // 45: ohm.v1.Meta
+	(*Amounts)(nil),               // 46: ohm.v1.Amounts
+	(*Quota)(nil),                 // 47: ohm.v1.Quota
+	(*Share)(nil),                 // 48: ohm.v1.Share
+	nil,                           // 49: ohm.v1.Container.EnvEntry
+	nil,                           // 50: ohm.v1.Group.EnvEntry
+	nil,                           // 51: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 52: ohm.v1.Node.AttributesEntry
+	nil,                           // 53: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	48, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	49, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	49, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	50, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10, // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	53, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	54, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,  // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	15, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16, // 14: ohm.v1.Health.ready:type_name -> ohm.v1.Check
@@ -4508,24 +4677,24 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	17, // 16: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	18, // 17: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	19, // 18: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	53, // 19: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	53, // 20: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	53, // 21: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	53, // 22: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	53, // 23: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	53, // 24: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	50, // 25: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	54, // 19: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	54, // 20: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	54, // 21: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	54, // 22: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	54, // 23: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	54, // 24: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	51, // 25: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	20, // 26: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	53, // 27: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	54, // 27: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	21, // 28: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	14, // 29: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	22, // 30: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
 	23, // 31: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
 	25, // 32: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	54, // 33: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	54, // 34: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	55, // 33: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	55, // 34: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
 	26, // 35: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	54, // 36: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	55, // 36: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
 	27, // 37: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
 	27, // 38: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
 	4,  // 39: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
@@ -4533,53 +4702,55 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	8,  // 41: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
 	2,  // 42: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
 	29, // 43: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	54, // 44: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	55, // 44: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
 	28, // 45: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	54, // 46: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	55, // 46: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
 	27, // 47: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
 	3,  // 48: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	54, // 49: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	54, // 50: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	55, // 49: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	55, // 50: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
 	30, // 51: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
 	31, // 52: ohm.v1.Ended.status:type_name -> ohm.v1.Status
 	4,  // 53: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
 	5,  // 54: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	51, // 55: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	52, // 55: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
 	28, // 56: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
 	9,  // 57: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	52, // 58: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	53, // 58: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
 	28, // 59: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	54, // 60: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	54, // 61: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	54, // 62: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	54, // 63: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	55, // 60: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	55, // 61: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	55, // 62: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	55, // 63: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
 	4,  // 64: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
 	6,  // 65: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	54, // 66: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	55, // 66: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
 	28, // 67: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
 	27, // 68: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
 	8,  // 69: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	54, // 70: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	55, // 70: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
 	27, // 71: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
 	27, // 72: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	54, // 73: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	55, // 73: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
 	27, // 74: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
 	39, // 75: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
 	39, // 76: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	41, // 77: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	54, // 78: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	42, // 79: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	54, // 80: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	45, // 81: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	54, // 82: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	45, // 83: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	45, // 84: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	45, // 85: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	55, // 77: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	55, // 78: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	42, // 79: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	55, // 80: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	43, // 81: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	55, // 82: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	46, // 83: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	55, // 84: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	46, // 85: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	46, // 86: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	46, // 87: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	88, // [88:88] is the sub-list for method output_type
+	88, // [88:88] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -4588,14 +4759,15 @@ func file_ohm_v1_records_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_msgTypes[19].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[41].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[37].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
