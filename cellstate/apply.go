@@ -12,8 +12,8 @@ import (
 )
 
 // NewSnapshot builds the view of a store at a revision from all its records and the
-// fences of all nodes at that revision.
-func NewSnapshot(at Revision, records []Change, fences map[NodeName]Revision) (*Snapshot, error) {
+// fences of all nodes and scopes at that revision.
+func NewSnapshot(at Revision, records []Change, fences map[NodeName]Revision, scopes ...map[string]Revision) (*Snapshot, error) {
 	db, err := newDB()
 	if err != nil {
 		return nil, err
@@ -24,6 +24,11 @@ func NewSnapshot(at Revision, records []Change, fences map[NodeName]Revision) (*
 	}
 	for name, fence := range fences {
 		a.node(name).Fence = fence
+	}
+	for _, of := range scopes {
+		for name, fence := range of {
+			a.put("scopes", &scopeRow{name, fence}, false)
+		}
 	}
 	s, err := a.finish(at)
 	if s != nil {
@@ -43,7 +48,7 @@ func (s *Snapshot) Apply(b Batch) (next *Snapshot, gaps []NodeName, err error) {
 	}
 	a := newApplier(s)
 	a.nodes = make([]*Node, 0, min(len(b.Changes), len(s.nodes.nodes.of)))
-	chain := fenceChain{node: a.node}
+	chain := fenceChain{node: a.node, scope: a.scope}
 	for i := range b.Changes {
 		c := &b.Changes[i]
 		chain.at(c.Revision)
@@ -218,7 +223,9 @@ func (a *applier) change(c *Change) {
 	switch k.Kind {
 	case KindJob:
 		j := a.job(k.Job)
-		j.Record, j.Revision = value[*ohmv1.Job](c), rev
+		next := value[*ohmv1.Job](c)
+		a.ruleChange(k.Job, j.Record.GetSpec(), next.GetSpec())
+		j.Record, j.Revision = next, rev
 		for _, t := range j.Tasks { // what a node's agent is told depends on the job, too
 			if t.Placement != nil {
 				a.nodeOf(t.Placement)

@@ -19,6 +19,7 @@
 //	L5  an eviction and the claim that needs it are one commit; a victim has lower
 //	    precedence and keeps its record until its exit
 //	L6  a request whose reply was lost is never applied twice; its fate can be learnt
+//	L7  no commit adds a task against a required rule between tasks, within a node or wider
 package cellstate
 
 import (

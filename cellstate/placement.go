@@ -130,4 +130,5 @@ func (p *Placement) GetEvictedBy() string           { return p.message().GetEvic
 func (p *Placement) GetLatestEnd() *timestamppb.Timestamp {
 	return p.message().GetLatestEnd()
 }
+func (p *Placement) GetScopes() []*ohmv1.ScopeFence  { return p.message().GetScopes() }
 func (p *Placement) GetTime() *timestamppb.Timestamp { return p.message().GetTime() }

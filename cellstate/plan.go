@@ -76,6 +76,8 @@ type planner struct {
 	job    Guard                  // its record
 	tasks  Guard                  // all that is stored of its tasks
 	ends   *timestamppb.Timestamp // of the last claim that has one
+	scopes map[string]int         // the write that owns a scope
+	stuck  map[string]bool        // scopes of which a claim was deferred: what was judged on top of it is, too
 }
 
 // end is a latest end as it is stored.
@@ -100,7 +102,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 	}
 	for i, wanted := range todo {
 		_, owned := p.byNode[txn.Claims[i].Node]
-		if wanted && (p.atomic[txn.Claims[i].Node] || owned && txn.Mode == Atomic) {
+		if wanted && (p.atomic[txn.Claims[i].Node] || txn.Mode == Atomic && (owned || p.scopesOwned(&txn.Claims[i]))) {
 			p.Deferred = append(p.Deferred, t)
 			return
 		}
@@ -113,25 +115,82 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 	whole := p.whole(txn, fit)
 	for _, a := range fit {
 		c := &txn.Claims[a.claim]
-		w, ok := p.byNode[c.Node]
+		w, ok := p.writeFor(txn, c, a.scopes)
 		if !ok {
-			if txn.Mode == Incremental {
-				p.write()
-			}
-			w = len(p.Writes) - 1
-			p.byNode[c.Node], p.atomic[c.Node] = w, txn.Mode == Atomic
-			fence := p.valid.snapshot.Node(c.Node).Fence
-			p.Writes[w].Fences = append(p.Writes[w].Fences, FenceBump{Node: c.Node, Compared: fence})
-		}
-		if txn.Mode == Incremental && p.full(w) {
 			p.Deferred = append(p.Deferred, t) // what does not go into one write goes into the next plan's
 			continue
+		}
+		for _, near := range a.witness { // its release bumps no fence, so only its record tells that it is there
+			if g := (Guard{Key: near.Slot.PlacementKey(), Revision: near.Revision}); !slices.Contains(p.Writes[w].Guards, g) {
+				p.Writes[w].Guards = append(p.Writes[w].Guards, g)
+			}
 		}
 		p.spend(w, txn, c)
 		p.claim(&p.Writes[w], txn, c, a.eviction, whole)
 		endHolds(&p.Writes[w], p.valid.snapshot.Node(c.Node), txn, c)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
 	}
+}
+
+// writeFor finds the write of a claim, or begins it: the one that owns its node, and each
+// scope that it concerns. So all claims of a plan that one scope is about apply together or
+// not at all, each having been judged on top of those before it. Not ok: it must wait.
+func (p *planner) writeFor(txn *Txn, c *Claim, scopes []string) (w int, ok bool) {
+	w, owned := p.byNode[c.Node]
+	if !owned {
+		w = -1
+	}
+	if txn.Mode == Atomic {
+		w = len(p.Writes) - 1
+	}
+	for _, name := range scopes {
+		of, owned := p.scopes[name]
+		if p.stuck[name] || owned && w >= 0 && of != w {
+			return p.stick(scopes)
+		}
+		if owned {
+			w = of
+		}
+	}
+	switch {
+	case w < 0:
+		p.write()
+		w = len(p.Writes) - 1
+	case txn.Mode == Incremental && p.full(w):
+		return p.stick(scopes)
+	}
+	if !owned {
+		p.byNode[c.Node], p.atomic[c.Node] = w, txn.Mode == Atomic
+		p.Writes[w].Fences = append(p.Writes[w].Fences, FenceBump{Node: c.Node, Compared: p.valid.snapshot.Node(c.Node).Fence})
+	}
+	for _, name := range scopes {
+		if _, owned := p.scopes[name]; !owned {
+			if p.scopes == nil {
+				p.scopes = map[string]int{}
+			}
+			p.scopes[name] = w
+			p.Writes[w].Fences = append(p.Writes[w].Fences, FenceBump{Scope: name, Compared: p.valid.snapshot.scope(name)})
+		}
+	}
+	return w, true
+}
+
+func (p *planner) stick(scopes []string) (int, bool) {
+	for _, name := range scopes {
+		if p.stuck == nil {
+			p.stuck = map[string]bool{}
+		}
+		p.stuck[name] = true
+	}
+	return 0, false
+}
+
+// scopesOwned says whether a write of the plan owns a scope that a claim concerns.
+func (p *planner) scopesOwned(c *Claim) bool {
+	return slices.ContainsFunc(p.valid.scopesOf(c), func(name string) bool {
+		_, owned := p.scopes[name]
+		return owned || p.stuck[name]
+	})
 }
 
 // write begins another write.
@@ -143,7 +202,8 @@ func (p *planner) write() {
 // full says whether a write takes no more claims: each needs a slot compared and, at
 // worst, a job and two shares.
 func (p *planner) full(w int) bool {
-	return len(p.Claims[w]) >= p.most || len(p.Claims[w]) > 0 && len(p.Writes[w].Guards) >= 2*p.most
+	guards := len(p.Writes[w].Guards) + len(p.Writes[w].Fences) - 1
+	return len(p.Claims[w]) >= p.most || len(p.Claims[w]) > 0 && guards >= 2*p.most
 }
 
 // whole says whether the claims are the first ones of all slots of one job. Then each of
@@ -261,9 +321,14 @@ func (c *Claim) placement(txn *Txn) *ohmv1.Placement {
 func countFences(w *Write) {
 	only := &ohmv1.Fence{Compared: int64(w.Fences[0].Compared)} // as of every incremental write
 	of := func(string) *ohmv1.Fence { return only }
+	var scopes []*ohmv1.ScopeFence // the same of all that come with them
 	if len(w.Fences) > 1 {
 		fences := make(map[string]*ohmv1.Fence, len(w.Fences))
 		for _, f := range w.Fences {
+			if f.Scope != "" {
+				scopes = append(scopes, &ohmv1.ScopeFence{Scope: f.Scope, Compared: int64(f.Compared)})
+				continue
+			}
 			fences[string(f.Node)] = &ohmv1.Fence{Compared: int64(f.Compared)}
 		}
 		of = func(node string) *ohmv1.Fence { return fences[node] }
@@ -275,7 +340,13 @@ func countFences(w *Write) {
 		}
 		if r.Read != ReadGuarded { // a victim: its record is somebody else's
 			p = proto.CloneOf(p)
+			p.Scopes = nil
 			w.Records[i].Value = p
+		} else {
+			p.Scopes = scopes
+			for _, s := range scopes {
+				s.Records++
+			}
 		}
 		p.Fence = of(p.GetNode())
 		p.Fence.Records++

@@ -312,7 +312,7 @@ func (r keyRange) job() (JobName, bool) {
 // than the snapshot, then the snapshot is not what stands there.
 func (s *Snapshot) Holds(w *Write) bool {
 	for _, f := range w.Fences {
-		var fence Revision
+		fence := s.scope(f.Scope)
 		if n := s.Node(f.Node); n != nil {
 			fence = n.Fence
 		}

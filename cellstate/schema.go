@@ -43,6 +43,9 @@ func newDB() (*memdb.MemDB, error) {
 		table("conflicts", func(c *conflictRow) string { return c.id }),
 		table("execs", func(e *execRow) string { return e.id }),
 		table("quotas", func(q *Quota) string { return q.Scope.Kind + "/" + q.Scope.Name }),
+		table("rules", (*ruleRow).place),
+		table("labels", (*labelRow).id),
+		table("scopes", func(s *scopeRow) string { return s.name }),
 		table("meta", func(m *metaRow) string { return m.name }),
 	} {
 		schema.Tables[t.Name] = t

@@ -23,6 +23,8 @@ type Snapshot struct {
 	log          *changeLog
 	db           *memdb.MemDB // all other rows; never written to once published
 
+	rules         int // rows of rules
+	nears         int // of them, those to be together
 	quotas        int // rows of quotas
 	quotaRevision Revision
 	unseen        Spending // on top of what is seen: see Beside

@@ -192,11 +192,28 @@ type Guard struct {
 	Delete bool
 }
 
-// FenceBump compares a node's fence with what was known of it, and bumps it.
+// FenceBump compares the fence of a node, or of a scope, with what was known of it, and
+// bumps it.
 type FenceBump struct {
 	Node     NodeName
+	Scope    string // of a rule that is wider than a node; then there is no Node
 	Compared Revision
+	Drop     bool // remove it: only a scope's, with the job that it is of
 }
+
+// Side is where the fence stands among the keys that nobody watches.
+func (f FenceBump) Side() string {
+	if f.Scope != "" {
+		return SideScopes + f.Scope
+	}
+	return SideFences + string(f.Node)
+}
+
+// Where the fences of nodes and of scopes stand among the keys that nobody watches.
+const (
+	SideFences = "f/"
+	SideScopes = "s/"
+)
 
 // Outcome of a Commit.
 type Outcome struct {

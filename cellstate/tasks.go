@@ -131,6 +131,9 @@ func (a *applier) placement(slot Slot, c *Change) {
 	}
 	if put != nil {
 		a.place(put)
+		if a.next.nears > 0 || opens(put) {
+			a.next.roomRevision = max(a.next.roomRevision, c.Revision)
+		}
 		if a.next.quotas > 0 {
 			a.account(put, 1, c.Revision)
 		}

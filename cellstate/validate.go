@@ -67,6 +67,7 @@ type validator struct {
 	job      *Job          // looked up last: claims of one job follow each other
 	commits  bool          // it is no what-if: somebody must pay
 	money    map[Account]*purse
+	ruled    ruled
 }
 
 func newValidator(s *Snapshot, claims int) *validator {
@@ -77,6 +78,7 @@ func newValidator(s *Snapshot, claims int) *validator {
 type accepted struct {
 	claim    int
 	eviction *eviction
+	kept
 }
 
 // judge judges the claims of txn for which skip, if given, is false. What it accepts
@@ -95,6 +97,10 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 			c = v.judgeQuota(txn, i)
 		}
 		var e *eviction
+		var k kept
+		if c == nil {
+			k, c = v.judgeRules(txn, i)
+		}
 		if c == nil {
 			if r := v.room(txn.Claims[i].Node); r != nil && before != nil {
 				if _, known := before[r]; !known {
@@ -110,7 +116,8 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		}
 		v.slots[txn.Claims[i].Slot] = true
 		v.pay(txn, &txn.Claims[i], 1)
-		fit = append(fit, accepted{i, e})
+		v.keep(&txn.Claims[i], 1)
+		fit = append(fit, accepted{i, e, k})
 	}
 	if txn.Mode == Atomic && len(conflicts) > 0 {
 		for r, was := range before {
@@ -119,6 +126,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		for _, a := range fit {
 			delete(v.slots, txn.Claims[a.claim].Slot)
 			v.pay(txn, &txn.Claims[a.claim], -1)
+			v.keep(&txn.Claims[a.claim], -1)
 		}
 		return nil, conflicts
 	}

@@ -131,6 +131,8 @@ func reasonText(r *ohmv1.Reason) string {
 		return "not there"
 	case string(cellstate.ReasonConstraint):
 		return "excluded by the constraint on " + r.GetDimension()
+	case string(cellstate.ReasonRule):
+		return "kept off by " + r.GetDimension()
 	case string(cellstate.ReasonCannot):
 		return "cannot: " + r.GetDimension()
 	case "Hollow":

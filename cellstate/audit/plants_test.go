@@ -108,6 +108,29 @@ func plants() []struct {
 			p.place("gpu", 0, "n1", nil)
 			p.place("gpu", 1, "n1", func(r *ohmv1.Placement) { r.Fence.Compared = int64(p.Snapshot().Revision()) })
 		}},
+		{"two apart on one node", audit.L7, "antiAffinity to group main of job apart within node: default/apart/main/0@1 is on node n1, too, in node n1", func(p *plant) {
+			p.Job(celltest.Job{Name: "apart", Count: 2, Distinct: "node"})
+			p.place("apart", 0, "n1", nil)
+			p.place("apart", 1, "n1", func(r *ohmv1.Placement) { r.Fence.Compared = int64(p.Snapshot().Revision()) })
+		}},
+		{"a newcomer whom another's rule forbids", audit.L7, "antiAffinity to job a within node: default/quiet/main/0@1 is on node n1", func(p *plant) {
+			p.Job(celltest.Job{Name: "quiet", AntiAffinity: []*ohmv1.Affinity{{To: &ohmv1.Selector{Job: "a"}, Within: "node", Required: true}}})
+			p.place("quiet", 0, "n1", nil)
+			p.place("a", 0, "n1", func(r *ohmv1.Placement) { r.Fence.Compared = int64(p.Snapshot().Revision()) })
+		}},
+		{"none to be near to", audit.L7, "affinity to job a within node: there is none in node n1", func(p *plant) {
+			p.Job(celltest.Job{Name: "near", Affinity: []*ohmv1.Affinity{{To: &ohmv1.Selector{Job: "a"}, Within: "node", Required: true}}})
+			p.place("near", 0, "n1", nil)
+		}},
+		{"a skewed spread", audit.L7, "spread over node: 2 tasks in node n1", func(p *plant) {
+			p.Node(celltest.Node{Name: "n2"})
+			for _, name := range []cellstate.NodeName{"n1", "n2"} {
+				p.write(cellstate.Record{Key: cellstate.AliveKey(name), Value: &ohmv1.Alive{Node: string(name)}})
+			}
+			p.Job(celltest.Job{Name: "spread", Count: 2, Spread: &ohmv1.Spread{Over: "node", MaxSkew: 1, Required: true}})
+			p.place("spread", 0, "n1", nil)
+			p.place("spread", 1, "n1", func(r *ohmv1.Placement) { r.Fence.Compared = int64(p.Snapshot().Revision()) })
+		}},
 		{"unknown device", audit.L1, "node n1 has no device gpu-7", func(p *plant) {
 			p.place("gpu", 0, "n1", func(r *ohmv1.Placement) { r.Gpus[0].Id = "gpu-7" })
 		}},

@@ -58,6 +58,7 @@ func (r *revision) check() {
 		r.job(p)
 		r.node(p)
 		r.evictions(p)
+		r.rules(p)
 	}
 	for _, p := range r.marks {
 		r.mark(p)

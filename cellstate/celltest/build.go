@@ -96,13 +96,18 @@ type Job struct {
 	Ports       []*ohmv1.Port // number 0: a dynamic one
 	Constraints []*ohmv1.Constraint
 	Groups      []*ohmv1.Group
+
+	Labels                 map[string]string
+	Affinity, AntiAffinity []*ohmv1.Affinity
+	Distinct               string
+	Spread                 *ohmv1.Spread
 }
 
 // Proto is the spec as the server would store it.
 func (j Job) Proto() *ohmv1.JobSpec {
 	spec := &ohmv1.JobSpec{
 		Name: j.Name, Namespace: j.Namespace, Kind: j.Kind, Scheduler: j.Scheduler,
-		Precedence: proto.Int32(int32(j.Precedence)), Retries: int32(j.Retries), Groups: j.Groups,
+		Precedence: proto.Int32(int32(j.Precedence)), Retries: int32(j.Retries), Groups: j.Groups, Labels: j.Labels,
 	}
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
@@ -123,6 +128,7 @@ func (j Job) Proto() *ohmv1.JobSpec {
 		g := &ohmv1.Group{
 			Name: "main", Count: int32(max(1, j.Count)), Command: []string{"true"}, Constraints: j.Constraints, Ports: j.Ports,
 			Resources: &ohmv1.Resources{CpuMilli: j.CPU, MemoryBytes: j.Memory, DiskBytes: j.Disk},
+			Affinity:  j.Affinity, AntiAffinity: j.AntiAffinity, Distinct: j.Distinct, Spread: j.Spread,
 		}
 		if spec.Kind == "system" {
 			g.Count = 0

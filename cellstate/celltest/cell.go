@@ -97,11 +97,17 @@ func (c *Cell) Job(j Job) cellstate.JobName {
 	record := &ohmv1.Job{Spec: j.Proto(), Version: 1}
 	name := cellstate.JobNameOf(record.GetSpec())
 	rec := cellstate.Record{Key: cellstate.JobKey(name), Value: record}
-	if row := c.Snapshot().Job(name); row != nil {
+	now := c.Snapshot()
+	var was *ohmv1.JobSpec
+	if row := now.Job(name); row != nil {
 		record.Version = row.Record.GetVersion() + 1
-		rec.Read = row.Revision
+		rec.Read, was = row.Revision, row.Record.GetSpec()
 	}
-	c.Put(rec)
+	recs := []cellstate.Record{rec}
+	if cellstate.Barred(was, record.GetSpec()) {
+		recs = append(recs, cellstate.Barrier(now, name.String()))
+	}
+	c.Put(recs...)
 	return name
 }
 

@@ -17,6 +17,8 @@ func Nodes(name string) *rapid.Generator[Node] {
 			CPU:    500 * rapid.Int64Range(1, 8).Draw(t, "cpu"),
 			Memory: rapid.Int64Range(1, 8).Draw(t, "memory") << 30,
 			GPUs:   rapid.IntRange(0, 2).Draw(t, "gpus"),
+
+			Attributes: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone")},
 		}
 	})
 }
@@ -31,6 +33,22 @@ func Jobs(name string) *rapid.Generator[Job] {
 			CPU:        500 * rapid.Int64Range(0, 4).Draw(t, "cpu"),
 			Memory:     rapid.Int64Range(0, 4).Draw(t, "memory") << 30,
 			GPUs:       rapid.IntRange(0, 2).Draw(t, "gpus"),
+		}
+		app := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app")
+		if app != "" {
+			j.Labels = map[string]string{"app": app}
+		}
+		rule := func() []*ohmv1.Affinity {
+			to := rapid.SampledFrom([]*ohmv1.Selector{{Labels: map[string]string{"app": "x"}}, {Job: "j0"}, {}}).Draw(t, "to")
+			return []*ohmv1.Affinity{{To: to, Within: rapid.SampledFrom([]string{"node", "zone"}).Draw(t, "within"), Required: true}}
+		}
+		switch rapid.IntRange(0, 9).Draw(t, "rule") {
+		case 7:
+			j.AntiAffinity = rule()
+		case 8:
+			j.Affinity = rule()
+		case 9:
+			j.Spread = &ohmv1.Spread{Over: "zone", MaxSkew: 1, Required: true}
 		}
 		if j.GPUs == 1 {
 			j.Share = rapid.SampledFrom([]int{0, 300, 500, 600}).Draw(t, "share")

@@ -157,7 +157,7 @@ func estimate(writes []cellstate.Write) int {
 // distinct refuses what etcd would refuse in one request: a key put twice.
 func distinct(writes []cellstate.Write) error {
 	keys := map[cellstate.Key]bool{}
-	fences := map[cellstate.NodeName]bool{}
+	fences := map[string]bool{}
 	for _, w := range writes {
 		for _, r := range w.Records {
 			if keys[r.Key] {
@@ -166,10 +166,10 @@ func distinct(writes []cellstate.Write) error {
 			keys[r.Key] = true
 		}
 		for _, f := range w.Fences {
-			if fences[f.Node] {
-				return fmt.Errorf("%w: duplicate fence of node %s in one request", cellstate.ErrRequestLimit, f.Node)
+			if fences[f.Side()] {
+				return fmt.Errorf("%w: duplicate fence %s in one request", cellstate.ErrRequestLimit, f.Side())
 			}
-			fences[f.Node] = true
+			fences[f.Side()] = true
 		}
 	}
 	return nil

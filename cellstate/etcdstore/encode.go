@@ -175,10 +175,15 @@ func grow(b []byte, n int) []byte {
 // first guards, which stand above it, then fences and records. It returns how many operations that adds along the path (the larger of its
 // compares and operations) and the key that proves it: one that it puts, and that has the
 // revision at which the write was applied. A write that puts nothing is given such a key
-// after its place in the call, i.
-func (s *Store) appendWrite(b []byte, w *cellstate.Write, above, i int) (_ []byte, path int, proof key, err error) {
+// after its place in the call, at.
+func (s *Store) appendWrite(b []byte, w *cellstate.Write, above, at int) (_ []byte, path int, proof key, err error) {
 	guards := w.Guards[above:]
 	deletes, puts := 0, len(w.Fences)
+	for _, f := range w.Fences {
+		if f.Drop {
+			deletes, puts = deletes+1, puts-1
+		}
+	}
 	compares := len(guards) + len(w.Fences)
 	for _, g := range guards {
 		if g.Delete {
@@ -205,8 +210,8 @@ func (s *Store) appendWrite(b []byte, w *cellstate.Write, above, i int) (_ []byt
 	for _, g := range guards {
 		b = s.guard(g).append(b)
 	}
-	for _, f := range w.Fences {
-		b = compare{key: s.fenceKey(f.Node), target: modTarget, revision: int64(f.Compared)}.append(b)
+	for i, f := range w.Fences {
+		b = compare{key: s.fenceKey(&w.Fences[i]), target: modTarget, revision: int64(f.Compared)}.append(b)
 	}
 	for _, r := range w.Records {
 		if r.Read != cellstate.ReadGuarded {
@@ -219,8 +224,12 @@ func (s *Store) appendWrite(b []byte, w *cellstate.Write, above, i int) (_ []byt
 			b = appendDelete(ops.next(b), txnSuccess, s.key(g.Key), s.rangeEnd(g))
 		}
 	}
-	for _, f := range w.Fences {
-		proof = s.fenceKey(f.Node)
+	for i, f := range w.Fences {
+		if f.Drop {
+			b = appendDelete(ops.next(b), txnSuccess, s.fenceKey(&w.Fences[i]), key{})
+			continue
+		}
+		proof = s.fenceKey(&w.Fences[i])
 		if b, err = appendPut(ops.next(b), txnSuccess, proof, nil, 0); err != nil {
 			return b, 0, key{}, err
 		}
@@ -234,12 +243,12 @@ func (s *Store) appendWrite(b []byte, w *cellstate.Write, above, i int) (_ []byt
 		if b, err = appendPut(b, txnSuccess, s.key(r.Key), r.Value, r.Lease); err != nil {
 			return b, 0, key{}, fmt.Errorf("record %s: %w", r.Key, err)
 		}
-		if len(w.Fences) == 0 {
+		if proof.rest == "" {
 			proof = s.key(r.Key)
 		}
 	}
 	if !proved {
-		proof = key{s.side, fmt.Sprintf("t/%s/proof/%d", s.cfg.Sender, i)}
+		proof = key{s.side, fmt.Sprintf("t/%s/proof/%d", s.cfg.Sender, at)}
 		b = appendPutString(ops.next(b), txnSuccess, proof, "-")
 	}
 	ops.close(b)

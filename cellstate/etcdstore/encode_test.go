@@ -48,7 +48,7 @@ func clientOp(t fataler, s *Store, w cellstate.Write, i int) clientv3.Op {
 		}
 	}
 	for _, f := range w.Fences {
-		k := s.fenceKey(f.Node).String()
+		k := s.fenceKey(&f).String()
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(k), "=", int64(f.Compared)))
 		ops = append(ops, clientv3.OpPut(k, ""))
 		puts = true

@@ -56,3 +56,14 @@ func (s *Store) unread(err error) error {
 	}
 	return s.failed(err)
 }
+
+// scopes returns the fences of all scopes as of a revision.
+func (s *Store) scopes(ctx context.Context, at int64) (map[string]cellstate.Revision, error) {
+	scopes := map[string]cellstate.Revision{}
+	prefix := s.side + cellstate.SideScopes
+	_, err := s.readRange(ctx, prefix, at, true, func(kv *mvccpb.KeyValue) error {
+		scopes[strings.TrimPrefix(string(kv.Key), prefix)] = cellstate.Revision(kv.ModRevision)
+		return nil
+	})
+	return scopes, err
+}

@@ -38,7 +38,11 @@ func (s *Store) loadAt(ctx context.Context, at int64) (*cellstate.Snapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	return cellstate.NewSnapshot(cellstate.Revision(at), records, fences)
+	scopes, err := s.scopes(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return cellstate.NewSnapshot(cellstate.Revision(at), records, fences, scopes)
 }
 
 // readRange reads all keys with a prefix at one revision, which it returns.

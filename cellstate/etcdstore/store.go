@@ -1,6 +1,6 @@
 // Package etcdstore is the cell's store on etcd: keys under /ohm/<cell>/ hold the
 // records, which every mirror watches whole; keys under /ohm/<cell>! hold what nobody
-// watches: the nodes' fences (!f/<node>), the senders' lanes (!t/<sender>/<lane>) and what
+// watches: the nodes' fences (!f/<node>), those of scopes (!s/<scope>), the senders' lanes (!t/<sender>/<lane>) and what
 // a write that puts nothing leaves behind to be known by (!t/<sender>/proof/<i>).
 //
 // A commit is one etcd transaction. At its top stand the sender's lane and the store's
@@ -61,7 +61,7 @@ type Store struct {
 	wire   conn   // for commits and changes
 	prefix string // of the records
 	side   string // of what nobody watches
-	fences string // of the fences, a part of that
+	fences string // of the nodes' fences, a part of that
 	lanes  chan *lane
 	bodies bodies
 
@@ -120,7 +120,7 @@ func Dial(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("etcd connection: %w", err), client.Close())
 	}
-	s := &Store{cfg: cfg, client: client, wire: wire, prefix: "/ohm/" + cfg.Cell + "/", side: "/ohm/" + cfg.Cell + "!", fences: "/ohm/" + cfg.Cell + "!f/",
+	s := &Store{cfg: cfg, client: client, wire: wire, prefix: "/ohm/" + cfg.Cell + "/", side: "/ohm/" + cfg.Cell + "!", fences: "/ohm/" + cfg.Cell + "!" + cellstate.SideFences,
 		lanes: make(chan *lane, laneCount), watches: map[*watch]bool{}}
 	for i := range laneCount {
 		s.lanes <- &lane{key: key{s.side, fmt.Sprintf("t/%s/%d", cfg.Sender, i)}, unread: true}
@@ -198,7 +198,12 @@ func (s *Store) initialize(ctx context.Context, formatKey, incarnationKey string
 
 func (s *Store) key(k cellstate.Key) key { return key{s.prefix, string(k)} }
 
-func (s *Store) fenceKey(n cellstate.NodeName) key { return key{s.fences, string(n)} }
+func (s *Store) fenceKey(f *cellstate.FenceBump) key {
+	if f.Scope == "" { // the hot path: nothing is joined
+		return key{s.fences, string(f.Node)}
+	}
+	return key{s.side, f.Side()}
+}
 
 func (s *Store) identity() (incarnation string, cluster uint64) {
 	s.mu.Lock()

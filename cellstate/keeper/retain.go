@@ -91,6 +91,7 @@ func removal(s *cellstate.Snapshot, j *cellstate.Job) cellstate.Write {
 	from, end := cellstate.TasksKeys(j.Name)
 	w := cellstate.Write{
 		Guards:  []cellstate.Guard{{Key: from, End: end, Revision: s.Revision(), NotNewer: true, Delete: true}},
+		Fences:  cellstate.DropScopes(s, j.Name),
 		Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Read: j.Revision}},
 	}
 	if j.Waiting != nil {

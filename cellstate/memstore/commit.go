@@ -71,7 +71,7 @@ func unique(writes []cellstate.Write) error {
 	}
 	for _, w := range writes {
 		for _, f := range w.Fences {
-			if err := once(fenceKey(f.Node)); err != nil {
+			if err := once(side + f.Side()); err != nil {
 				return err
 			}
 		}
@@ -106,7 +106,7 @@ func inside(g cellstate.Guard, key string) bool {
 func encode(w cellstate.Write) ([]change, error) {
 	var out []change
 	for _, f := range w.Fences {
-		out = append(out, change{key: fenceKey(f.Node)})
+		out = append(out, change{key: side + f.Side(), deleted: f.Drop})
 	}
 	for _, r := range w.Records {
 		c := change{key: string(r.Key), lease: r.Lease, deleted: r.Value == nil}
@@ -128,7 +128,7 @@ func (s state) holds(w cellstate.Write) bool {
 		return r == nil && revision == 0 || r != nil && r.revision == revision
 	}
 	for _, f := range w.Fences {
-		if !is(fenceKey(f.Node), f.Compared) {
+		if !is(side+f.Side(), f.Compared) {
 			return false
 		}
 	}

@@ -181,9 +181,11 @@ func (s *Store) wakeAll() {
 	s.wake = make(chan struct{})
 }
 
-// fencePrefix is where fences stand; nobody watches them.
-const fencePrefix = "!f/"
+// side is where fences stand; nobody watches them.
+const (
+	side        = "!"
+	fencePrefix = side + cellstate.SideFences
+	scopePrefix = side + cellstate.SideScopes
+)
 
-func fenceKey(n cellstate.NodeName) string { return fencePrefix + string(n) }
-
-func watched(key string) bool { return !strings.HasPrefix(key, "!") }
+func watched(key string) bool { return !strings.HasPrefix(key, side) }

@@ -79,10 +79,14 @@ func (s *state) apply(e event) {
 func (s state) snapshot() (*cellstate.Snapshot, error) {
 	var records []cellstate.Change
 	var reader cellstate.Reader
-	fences := map[cellstate.NodeName]cellstate.Revision{}
+	fences, scopes := map[cellstate.NodeName]cellstate.Revision{}, map[string]cellstate.Revision{}
 	for r := range s.scan("", "") {
 		if name, ok := strings.CutPrefix(r.key, fencePrefix); ok {
 			fences[cellstate.NodeName(name)] = r.revision
+			continue
+		}
+		if name, ok := strings.CutPrefix(r.key, scopePrefix); ok {
+			scopes[name] = r.revision
 			continue
 		}
 		c, err := reader.Change(cellstate.Key(r.key), r.value, r.revision, false)
@@ -91,5 +95,5 @@ func (s state) snapshot() (*cellstate.Snapshot, error) {
 		}
 		records = append(records, c)
 	}
-	return cellstate.NewSnapshot(s.revision, records, fences)
+	return cellstate.NewSnapshot(s.revision, records, fences, scopes)
 }

@@ -184,6 +184,9 @@ func factsWrite(at *cellstate.Snapshot, name cellstate.NodeName, n *cellstate.No
 	}
 	if len(own) > 0 {
 		w = cellstate.NodeWrite(name, n, own...)
+		if cellstate.Moves(n, facts) {
+			w.Records = append(w.Records, cellstate.Barrier(at, "attributes of node "+string(name)))
+		}
 	}
 	return w
 }

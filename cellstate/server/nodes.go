@@ -106,7 +106,11 @@ func (n *nodes) SetIntent(ctx context.Context, req *ohmv1.SetIntentRequest) (*oh
 			w.Guards = []cellstate.Guard{{Key: cellstate.IntentKey(row.Name), Revision: row.IntentRevision}}
 			return w, nil
 		}
-		return cellstate.NodeWrite(row.Name, row, cellstate.Record{Key: cellstate.IntentKey(row.Name), Value: next, Read: row.IntentRevision}), nil
+		w = cellstate.NodeWrite(row.Name, row, cellstate.Record{Key: cellstate.IntentKey(row.Name), Value: next, Read: row.IntentRevision})
+		if cellstate.Moves(row, next) {
+			w.Records = append(w.Records, cellstate.Barrier(at, "labels of node "+req.GetNode()))
+		}
+		return w, nil
 	})
 	if err != nil {
 		return nil, err

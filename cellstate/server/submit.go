@@ -35,6 +35,7 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 	resp := &ohmv1.SubmitResponse{}
 	snapshot, err := s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
 		resp.Jobs = nil
+		barred := false
 		for _, spec := range specs {
 			if err := knownScheduler(at, spec); err != nil {
 				return w, err
@@ -51,6 +52,10 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 			}
 			resp.Jobs = append(resp.Jobs, submitted)
 			addJob(&w, at, next, spec)
+			barred = barred || next != nil && cellstate.Barred(specOf(at.Job(cellstate.JobNameOf(spec))), spec)
+		}
+		if barred {
+			w.Records = append(w.Records, cellstate.Barrier(at, "rules of job "+specs[0].GetName()))
 		}
 		return w, nil
 	})
@@ -59,6 +64,14 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 	}
 	resp.Revision = int64(snapshot.Revision())
 	return resp, nil
+}
+
+// specOf is the spec of a job's row; nil where there is none.
+func specOf(row *cellstate.Job) *ohmv1.JobSpec {
+	if row == nil {
+		return nil
+	}
+	return row.Record.GetSpec()
 }
 
 // addJob adds a job's new record to w or, where next is nil, that it must still be the

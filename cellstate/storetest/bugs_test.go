@@ -1,6 +1,7 @@
 package storetest_test
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -79,6 +80,25 @@ func bugs() []bug {
 		{"the creation of quotas not compared", edit(without(func(w *cellstate.Write, g cellstate.Guard) bool {
 			return g.Key.Parse().Kind == cellstate.KindMeta && len(w.Fences) > 0
 		})), []string{"quotas/a quota that was set meanwhile", "quotas/a quota that was set meanwhile, one write"}, "quotas/a share that was lowered meanwhile"},
+		{"a scope's fence not compared", edit(func(now *cellstate.Snapshot, w *cellstate.Write) {
+			for i, f := range w.Fences {
+				if f.Scope != "" {
+					w.Fences[i].Compared = fence(now, f)
+				}
+			}
+		}), []string{"L7/race of two apart within a zone, on different nodes", "L7/race against a spread", "L7/race of the first two to be together", "L7/a newcomer whom the rule of a standing task forbids"},
+			"L7/race of two apart within a node"},
+		{"a scope's fence not bumped by those whom a rule is about", edit(func(now *cellstate.Snapshot, w *cellstate.Write) {
+			w.Fences = slices.DeleteFunc(w.Fences, func(f cellstate.FenceBump) bool {
+				return f.Scope != "" && slices.ContainsFunc(w.Records, func(r cellstate.Record) bool { return r.Key.Parse().Slot.Job == "loud" })
+			})
+		}), []string{"L7/a newcomer whom the rule of a standing task forbids"}, "L7/race of two apart within a zone, on different nodes"},
+		{"a task to be near to not compared", edit(without(func(w *cellstate.Write, g cellstate.Guard) bool {
+			return g.Key.Parse().Kind == cellstate.KindPlacement && len(w.Fences) > 0
+		})), []string{"L7/a task to be near to that ends meanwhile"}, "L7/race of the first two to be together"},
+		{"a rule that comes without a barrier", edit(func(_ *cellstate.Snapshot, w *cellstate.Write) {
+			w.Records = slices.DeleteFunc(w.Records, func(r cellstate.Record) bool { return r.Key.Parse().Kind == cellstate.KindMeta && len(w.Records) > 1 })
+		}), []string{"L7/a rule that came meanwhile"}, "L7/a newcomer whom the rule of a standing task forbids"},
 		{"a removal that takes what is newer", edit(guards(func(g cellstate.Guard) cellstate.Guard {
 			if g.Delete {
 				g.Revision = 1 << 40
@@ -113,15 +133,15 @@ func without(drop func(*cellstate.Write, cellstate.Guard) bool) func(*cellstate.
 
 func compareNoFence(now *cellstate.Snapshot, w *cellstate.Write) {
 	for i, f := range w.Fences {
-		w.Fences[i].Compared = fence(now, f.Node)
+		w.Fences[i].Compared = fence(now, f)
 	}
 }
 
-func fence(s *cellstate.Snapshot, name cellstate.NodeName) cellstate.Revision {
-	if n := s.Node(name); n != nil {
+func fence(s *cellstate.Snapshot, f cellstate.FenceBump) cellstate.Revision {
+	if n := s.Node(f.Node); n != nil {
 		return n.Fence
 	}
-	return 0
+	return maps.Collect(s.Scopes())[f.Scope]
 }
 
 // end is the attempt that a release without a claim ends; nil if w is none.
@@ -137,7 +157,7 @@ func end(w *cellstate.Write) *ohmv1.Ended {
 func bumpOnRelease(now *cellstate.Snapshot, w *cellstate.Write) {
 	if e := end(w); e != nil {
 		n := cellstate.NodeName(e.GetPlacement().GetNode())
-		w.Fences = append(w.Fences, cellstate.FenceBump{Node: n, Compared: fence(now, n)})
+		w.Fences = append(w.Fences, cellstate.FenceBump{Node: n, Compared: fence(now, cellstate.FenceBump{Node: n})})
 	}
 }
 

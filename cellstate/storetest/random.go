@@ -20,14 +20,16 @@ import (
 // it can be replayed and made smaller: two schedulers, each with its own snapshot, which
 // lags and now and then misses an event, and whose requests may come late or twice;
 // agents that report and release, late ones too; users who submit, change, stop and
-// remove jobs; operators who resize and close nodes; holds for those who starve. At the end both snapshots agree
+// remove jobs, with rules between their tasks; operators who resize and close nodes; holds for those who starve. At the end both snapshots agree
 // with the store, and audit finds no promise broken at any revision.
 func Random(t *rapid.T, store cellstate.Store) {
 	ctx := context.Background()
-	w := &world{T: t, ctx: ctx, store: store, cell: celltest.New(t, store)}
+	w := &world{T: t, ctx: ctx, store: store, cell: celltest.New(t, store), lossy: rapid.Bool().Draw(t, "lossy")}
 	w.start = w.cell.Snapshot()
 	for i := range nodes {
-		w.cell.Node(celltest.Nodes(fmt.Sprint("n", i)).Draw(t, "node"))
+		name := fmt.Sprint("n", i)
+		w.cell.Node(celltest.Nodes(name).Draw(t, "node"))
+		w.cell.Put(cellstate.Record{Key: cellstate.AliveKey(cellstate.NodeName(name)), Value: &ohmv1.Alive{Node: name}}) // domains of a spread are of live nodes
 	}
 	for i := range jobs {
 		w.submit(i)
@@ -45,7 +47,7 @@ func Random(t *rapid.T, store cellstate.Store) {
 }
 
 // The size of a random history: small enough that schedulers meet.
-const nodes, jobs, length = 2, 4, 100
+const nodes, jobs, length = 3, 4, 100
 
 type world struct {
 	*rapid.T
@@ -55,6 +57,11 @@ type world struct {
 	start *cellstate.Snapshot
 	views []*view
 	txns  int
+	// lossy histories may lose the event of any placement, and have no rules that are about
+	// tasks which were placed before there was a rule: the fence of a node tells whoever claims
+	// that node of what was lost, and that of a scope whoever the rule concerns, but what was
+	// placed on another node without a scope is told by nothing but the mirror's check.
+	lossy bool
 }
 
 // view is one scheduler: what it has seen, and its requests that are still on their way.
@@ -112,11 +119,17 @@ func (w *world) follow(v *view) {
 	n := rapid.IntRange(1, len(batches)).Draw(w.T, "revisions")
 	lose := rapid.IntRange(0, 4*n).Draw(w.T, "lose")
 	for i, b := range batches[:n] {
-		if i == lose && b.Changes[0].Key.Parse().Kind == cellstate.KindPlacement {
+		if i == lose && b.Changes[0].Key.Parse().Kind == cellstate.KindPlacement &&
+			(w.lossy || len(scopesOf(b.Changes[0])) > 0) {
 			b.Changes, v.missed = b.Changes[1:], true
 		}
 		w.apply(v, b)
 	}
+}
+
+func scopesOf(c cellstate.Change) []*ohmv1.ScopeFence {
+	p, _ := c.Record().(*ohmv1.Placement)
+	return p.GetScopes()
 }
 
 func (w *world) apply(v *view, b cellstate.Batch) {
@@ -200,6 +213,12 @@ func (w *world) submit(i int) {
 	if i == jobs-1 {
 		j.Kind = "service"
 	}
+	if w.lossy {
+		j.Affinity = nil
+		if len(j.AntiAffinity) > 0 && j.AntiAffinity[0].GetWithin() != cellstate.NodeLabel {
+			j.AntiAffinity = nil
+		}
+	}
 	w.cell.Job(j)
 }
 
@@ -218,6 +237,7 @@ func (w *world) user(*view) {
 		from, end := cellstate.TasksKeys(j.Name)
 		w.cell.Write(cellstate.Write{
 			Guards:  []cellstate.Guard{{Key: from, End: end, Revision: w.cell.Snapshot().Revision(), NotNewer: true, Delete: true}},
+			Fences:  cellstate.DropScopes(w.cell.Snapshot(), j.Name),
 			Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Read: j.Revision}},
 		})
 	}
@@ -231,7 +251,11 @@ func (w *world) operator(v *view) {
 	if rapid.Bool().Draw(w.T, "facts") {
 		rec = cellstate.Record{Key: cellstate.NodeKey(name), Read: n.FactsRevision, Value: celltest.Nodes(string(name)).Draw(w.T, "facts").Proto()}
 	}
-	w.send([]cellstate.Write{cellstate.NodeWrite(name, n, rec)})
+	write := cellstate.NodeWrite(name, n, rec)
+	if cellstate.Moves(n, rec.Value) {
+		write.Records = append(write.Records, cellstate.Barrier(v.snapshot, string(name)))
+	}
+	w.send([]cellstate.Write{write})
 }
 
 // starve places holds for a random transaction, or ends some that stand, as their lease

@@ -1,5 +1,5 @@
 // Package storetest holds the laws that every cellstate.Store must obey: the promises
-// L1 to L6 of package cellstate, each proved through mirrors over the store under test,
+// L1 to L7 of package cellstate, each proved through mirrors over the store under test,
 // one of which has not seen what the other did.
 //
 //	func TestLaws(t *testing.T) {
@@ -41,7 +41,7 @@ type law struct {
 // it leaves to t.Cleanup. What each law has left in the history is audited, too.
 func Run(t *testing.T, open func(t *testing.T) cellstate.Store) {
 	laws := [][]law{capacityLaws(), slotLaws(), modeLaws(), gangLaws(), jobLaws(), evictionLaws(), releaseLaws(),
-		fenceLaws(), hintLaws(), holdLaws(), reservationLaws(), replyLaws(), guardLaws(), historyLaws(), quotaLaws(), fieldCases()}
+		fenceLaws(), hintLaws(), holdLaws(), reservationLaws(), replyLaws(), guardLaws(), historyLaws(), quotaLaws(), ruleLaws(), fieldCases()}
 	probe := open(t)
 	if _, ok := probe.(cellstate.Leaser); ok {
 		laws = append(laws, leaseLaws(), leasedHoldLaws())

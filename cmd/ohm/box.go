@@ -18,6 +18,7 @@ func shapePairs(g *ohmv1.Group) [][2]string {
 	if g.StartDeadline != nil {
 		pairs = append(pairs, [2]string{"  start deadline", span(g.StartDeadline.AsDuration())})
 	}
+	pairs = append(pairs, rulePairs(g)...)
 	for _, c := range g.Containers {
 		pairs = append(pairs, [2]string{"  container", c.Name + ", " + c.Role}, [2]string{"    command", commandLine(c.Command)}, [2]string{"    env", mapText(c.Env)})
 		pairs = append(pairs, boxPairs("    ", c.Box)...)

@@ -145,7 +145,7 @@ func groupFields() []field[ohmv1.Group] {
 					g.Constraints = append(g.Constraints, c)
 				}
 			}},
-	}, groupBoxFields(), []field[group]{
+	}, groupRuleFields(), groupBoxFields(), []field[group]{
 		{name: "ports", form: "map of numbers", preset: "none", meaning: "Ports of the node that each task owns, by name: 1 to 65535, or 0 for any one that the node has free. A task finds them in `OHM_PORT_<NAME>`.", aka: []string{"port"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Ports = r.ports(at, v) }},
 		{name: "network", form: strings.Join(networks(), " \\| "), preset: "`host`", meaning: "The network that each task is in: its node's, or one of its own, with nothing in it but the task, which is reached at its `ports`.", aka: []string{"networkMode", "net"},
@@ -155,7 +155,7 @@ func groupFields() []field[ohmv1.Group] {
 				g.Health = &ohmv1.Health{}
 				readMap(r, at, v, healthFields(), g.Health)
 			}},
-		later[group]("spread"), later[group]("restart"), later[group]("affinity"),
+		later[group]("restart"),
 	})
 }
 

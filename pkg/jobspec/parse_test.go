@@ -260,7 +260,7 @@ func TestFieldsOfLaterReleasesAreRefusedByName(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"spread", "restart"} {
+	for _, name := range []string{"restart"} {
 		refused(t, with(t, "count: 4", name+": 1"), fmt.Sprintf("job.yaml:5:5: %s is not supported yet", name))
 	}
 }

@@ -47,6 +47,7 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 		for j, c := range g.Constraints {
 			checkConstraint(ps, fmt.Sprintf("%s.constraints[%d]", at, j), c)
 		}
+		checkRules(ps, at, spec, g, kindKnown)
 	}
 	if n := tasks(spec); n > maxTasks {
 		ps.add("groups", "the job has %d tasks, more than the limit of %d", n, maxTasks)

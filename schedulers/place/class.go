@@ -46,7 +46,9 @@ func (t *Table) class(r *Request) *class {
 			}
 			delete(t.classes, oldest.Request.class)
 		}
-		k = &class{Request: r, tree: newTree(len(t.candidates))}
+		plain := *r // identical tasks are one class, whatever the rules between them and others
+		plain.rules = nil
+		k = &class{Request: &plain, tree: newTree(len(t.candidates))}
 		t.classes[r.class] = k
 	}
 	return k

@@ -60,7 +60,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 		r.rigid.limit = true
 		return nil, false
 	}
-	if k := r.class(q); k.rigidIn == r && k.rigidAt == r.t.clock && need.Node == "" && r.load == nil {
+	if k := r.class(q); len(q.rules) == 0 && k.rigidIn == r && k.rigidAt == r.t.clock && need.Node == "" && r.load == nil {
 		r.rigid = k.rigid
 		return nil, false
 	}
@@ -95,7 +95,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 		r.rigid.limit = true
 		best = nil
 	}
-	if best == nil && need.Node == "" && r.load == nil {
+	if best == nil && need.Node == "" && r.load == nil && len(q.rules) == 0 {
 		k := r.class(q)
 		k.rigid, k.rigidIn, k.rigidAt = r.rigid, r, r.t.clock
 		r.t.read = r.t.clock
@@ -105,7 +105,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 
 // mayEvict says whether a candidate may be chosen at all.
 func (r *Round) mayEvict(q *Request, i int) bool {
-	return !r.t.inFlight[i] && !r.t.candidates[i].reservedAgainst(q) && (r.load == nil || r.t.counts[i] <= r.load.last)
+	return !r.t.inFlight[i] && r.keeps(q, i) && !r.t.candidates[i].reservedAgainst(q) && (r.load == nil || r.t.counts[i] <= r.load.last)
 }
 
 // lowest is the next precedence above a level, and below one, that is the lowest on some
@@ -215,7 +215,7 @@ func (r *Round) ClaimEvicting(job *cellstate.Job, need reconcile.Need, e *Evicti
 	for _, v := range after.victims {
 		claim.Victims = append(claim.Victims, &ohmv1.Victim{Slot: v.Slot.Proto(), Attempt: v.GetAttempt(), Txn: v.GetTxn()})
 	}
-	k := taken{candidate: e.node, job: job, before: before, evicts: true, cost: e.view.cost(after.grown(before))}
+	k := taken{candidate: e.node, job: job, rules: q.rules, before: before, evicts: true, cost: e.view.cost(after.grown(before))}
 	k.cost.ports = claim.Ports
 	if r.evicted == nil {
 		r.evicted, r.giving = map[*cellstate.Placement]bool{}, map[int]*giving{}

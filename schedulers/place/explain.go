@@ -24,7 +24,7 @@ type refusal struct {
 // first filter that refuses it. Nodes that would take it, and those that are not among
 // the asked ones (nil: all are), are counted under rest. Most nodes first.
 func (r *Round) Explain(q *Request, asked []int, rest *ohmv1.Reason) []*ohmv1.Reason {
-	why, refused := r.t.refusals(r.t.class(q), asked)
+	why, refused := r.t.refusals(r.t.class(q), q, asked)
 	var reasons []*ohmv1.Reason
 	for _, w := range why {
 		reasons = append(reasons, &ohmv1.Reason{Reason: w.reason, Dimension: w.dimension, Nodes: w.nodes, Detail: r.t.detail(q, w)})
@@ -37,20 +37,24 @@ func (r *Round) Explain(q *Request, asked []int, rest *ohmv1.Reason) []*ohmv1.Re
 	return reasons
 }
 
-// refusals asks the filters. While nothing changes, a class is asked once for all nodes.
-func (t *Table) refusals(k *class, asked []int) (why []refusal, refused int32) {
-	if asked == nil && k.explained == t.clock {
+// refusals asks the filters. While nothing changes, a class is asked once for all nodes, one
+// without rules between tasks.
+func (t *Table) refusals(k *class, q *Request, asked []int) (why []refusal, refused int32) {
+	once := asked == nil && len(q.rules) == 0
+	if once && k.explained == t.clock {
 		why = k.why
 	} else {
 		at := map[[2]string]int{}
 		if asked == nil {
 			for i := range t.candidates {
-				why = t.ask(k.Request, i, why, at)
+				why = t.ask(q, i, why, at)
 			}
+		}
+		if once {
 			k.why, k.explained, t.read = why, t.clock, t.clock
 		}
 		for _, i := range slices.Compact(slices.Sorted(slices.Values(asked))) {
-			why = t.ask(k.Request, i, why, at)
+			why = t.ask(q, i, why, at)
 		}
 	}
 	for _, w := range why {
@@ -130,6 +134,8 @@ func (t *Table) detail(q *Request, w refusal) string {
 			return fmt.Sprintf("wanted: %s; node %s has no %s", constraint.Text(failed), node, w.dimension)
 		}
 		return fmt.Sprintf("wanted: %s; node %s has %s", constraint.Text(failed), node, has)
+	case string(cellstate.ReasonRule):
+		return ruleDetail(q, w.dimension, w.nearest, node)
 	case string(cellstate.ReasonCannot):
 		return fmt.Sprintf("driver %s, such as node %s", cmp.Or(c.Node.Facts.GetDriver(), "unknown"), node)
 	case string(cellstate.ReasonPort):

@@ -13,7 +13,7 @@ const (
 // Filters are all conditions of the product, in the order in which a node is asked: the
 // reason that a user can do least about comes first.
 func Filters() []Filter {
-	return []Filter{Ready{}, Eligible{}, DiskFull{}, Hollow{}, Constraints{}, Abilities{}, Resources{}, Devices{}, Ports{}, Holds{}}
+	return []Filter{Ready{}, Eligible{}, DiskFull{}, Hollow{}, Constraints{}, Abilities{}, Rules{}, Resources{}, Devices{}, Ports{}, Holds{}}
 }
 
 // Ready wants a node with facts and a live session.

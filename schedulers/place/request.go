@@ -34,6 +34,10 @@ type Request struct {
 	Runs     time.Duration
 	reserved cellstate.JobName
 
+	// rules between tasks that concern the group; round is the one that they are of.
+	rules []ruling
+	round *Round
+
 	class string
 }
 

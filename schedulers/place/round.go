@@ -29,6 +29,7 @@ type Round struct {
 
 	asked   *Request // the last one of which the class was wanted
 	classOf *class
+	counts  map[string]*counts // of rules between tasks
 }
 
 // group is what all tasks of one request have in common.
@@ -45,6 +46,7 @@ type taken struct {
 	victims   []*cellstate.Placement // that give way for no other claim
 	before    *giving                // of the candidate, before the claim; nil: none
 	evicts    bool
+	rules     []ruling // that concern it
 }
 
 // Each lets one place each job of the work, in order, on one round; what one returns is
@@ -118,6 +120,7 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 	if q == nil {
 		q = NewRequest(job, g, r.busy[job])
 		r.t.reserve(q, job)
+		q.rules, q.round = r.rulings(job, g), r
 		r.requests[key] = q
 	}
 	return q
@@ -153,6 +156,9 @@ func (r *Round) Choose(q *Request, load *Load) (node int, ok bool) {
 	if len(r.t.candidates) == 0 {
 		return 0, false
 	}
+	if len(q.rules) > 0 {
+		return r.chooseRuled(q, load)
+	}
 	k := r.class(q)
 	r.t.catchUp(k, r.home, load)
 	return r.t.best(k, int(r.seed%uint64(len(r.t.candidates))))
@@ -174,7 +180,7 @@ func (r *Round) Options(q *Request, most int) []int {
 	scores := k.tree.scores()
 	var nodes []int
 	for i, score := range scores {
-		if score != unfit {
+		if score != unfit && r.keeps(q, i) {
 			nodes = append(nodes, i)
 		}
 	}
@@ -205,7 +211,7 @@ func (r *Round) Claim(job *cellstate.Job, need reconcile.Need, node int) cellsta
 	c := &r.t.candidates[node]
 	q := r.Request(job, need.Group)
 	claim := c.claim(q, job, need)
-	r.lay(taken{candidate: node, job: job, cost: q.cost(claim.GPUs, claim.Ports)})
+	r.lay(taken{candidate: node, job: job, rules: q.rules, cost: q.cost(claim.GPUs, claim.Ports)})
 	return claim
 }
 
@@ -230,6 +236,9 @@ func (r *Round) take(k taken, times int) {
 	r.t.candidates[k.candidate].take(k.cost, times)
 	if r.load != nil && r.load.job == k.job {
 		r.load.count(k.candidate, int32(times))
+	}
+	for i := range k.rules {
+		k.rules[i].count(k.rules[i].Concern, k.candidate, int32(times))
 	}
 	r.t.touch(k.candidate)
 }

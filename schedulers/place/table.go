@@ -25,17 +25,18 @@ type Table struct {
 	census census
 	demand demand
 
-	clock    uint64            // counts the changes
-	changed  []uint64          // by candidate: the clock when it last changed
-	log      []int32           // the candidates that changed last, up to the clock
-	read     uint64            // the latest clock that a class has caught up with
-	overlaid []int32           // candidates on which the last round has laid claims
-	inFlight []bool            // by candidate: not to be chosen in this round
-	barred   []int32           // those in flight
-	reserved map[int]bool      // candidates on which room is reserved
-	counts   []int32           // by candidate: of the present Load; else all 0
-	returns  uint64            // counts the times when claims were given back
-	classes  map[string]*class // by Request.class
+	clock    uint64             // counts the changes
+	changed  []uint64           // by candidate: the clock when it last changed
+	log      []int32            // the candidates that changed last, up to the clock
+	read     uint64             // the latest clock that a class has caught up with
+	overlaid []int32            // candidates on which the last round has laid claims
+	inFlight []bool             // by candidate: not to be chosen in this round
+	barred   []int32            // those in flight
+	reserved map[int]bool       // candidates on which room is reserved
+	counts   []int32            // by candidate: of the present Load; else all 0
+	returns  uint64             // counts the times when claims were given back
+	columns  map[string]*column // labels of the candidates that rules have asked for
+	classes  map[string]*class  // by Request.class
 }
 
 // NewTable is an empty table with the filters and the scorer of the product.
@@ -53,6 +54,7 @@ func (t *Table) reset() {
 	t.index, t.models, t.supply = map[cellstate.NodeName]int{}, map[string]int{}, nil
 	t.census = census{shapes: map[shape]int{}}
 	clear(t.classes)
+	t.columns = nil
 	clear(t.reserved)
 }
 
@@ -96,6 +98,9 @@ func (t *Table) build(s *cellstate.Snapshot) {
 // update takes over a node's new row.
 func (t *Table) update(i int, n *cellstate.Node) {
 	c := &t.candidates[i]
+	if c.Node.NodeRecords != n.NodeRecords {
+		t.columns = nil
+	}
 	for _, g := range c.GPUs {
 		t.supply[g.model]--
 	}

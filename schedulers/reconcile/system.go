@@ -7,33 +7,9 @@ import (
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
-// hollow is the attribute of simulated nodes beside a real agent: they take only tasks
-// that ask for it by a constraint.
-const hollow = "hollow"
-
-// Eligible says whether a node may be given a new task of a group, room left aside: its
-// agent has a session, its disk is not full, the operator allows it, the constraints hold and
-// it can do what the group's tasks need. A node with the
-// attribute hollow=true takes only groups that have a constraint on it.
-func Eligible(n *cellstate.Node, g *ohmv1.Group) bool {
-	if n.Facts == nil || n.Alive == nil || n.Intent.GetIneligible() || n.Intent.GetDrain() || n.Facts.GetDiskFull() != "" {
-		return false
-	}
-	if n.Facts.GetAttributes()[hollow] == "true" && !asksFor(g, hollow) {
-		return false
-	}
-	_, ok := cellstate.Matches(n, g.GetConstraints())
-	return ok && cellstate.Lacks(n, g) == 0
-}
-
-func asksFor(g *ohmv1.Group, key string) bool {
-	for _, c := range g.GetConstraints() {
-		if c.GetKey() == key {
-			return true
-		}
-	}
-	return false
-}
+// Eligible is cellstate.Eligible: whether a node may be given a new task of a group, room
+// left aside.
+func Eligible(n *cellstate.Node, g *ohmv1.Group) bool { return cellstate.Eligible(n, g) }
 
 // systemSlots are the slots of a system job's group: one for each eligible node, and
 // those that are live elsewhere (a node that is not eligible any more keeps what it has

@@ -75,10 +75,16 @@ func (c *Cell) Submit(j celltest.Job) cellstate.JobName {
 	record := &ohmv1.Job{Spec: j.Proto(), Version: 1, SubmitTime: timestamppb.Now()}
 	name := cellstate.JobNameOf(record.GetSpec())
 	rec := cellstate.Record{Key: cellstate.JobKey(name), Value: record}
-	if row := c.Snapshot().Job(name); row != nil && row.Record != nil {
-		record.Version, rec.Read = row.Record.GetVersion()+1, row.Revision
+	now := c.Snapshot()
+	var was *ohmv1.JobSpec
+	if row := now.Job(name); row != nil && row.Record != nil {
+		record.Version, rec.Read, was = row.Record.GetVersion()+1, row.Revision, row.Record.GetSpec()
 	}
-	c.Put(rec)
+	recs := []cellstate.Record{rec}
+	if cellstate.Barred(was, record.GetSpec()) {
+		recs = append(recs, cellstate.Barrier(now, name.String()))
+	}
+	c.Put(recs...)
 	return name
 }
 

@@ -88,6 +88,37 @@ func (d *drawn) node(name string) {
 	d.put(cellstate.Change{Key: cellstate.IntentKey(cellstate.NodeName(name)), Value: intent})
 }
 
+// rules draws the labels of a job and, where its kind may have them, rules between its tasks
+// and others.
+func (d *drawn) rules(j *celltest.Job) {
+	if app := rapid.SampledFrom([]string{"", "", "x"}).Draw(d.t, "app"); app != "" {
+		j.Labels = map[string]string{"app": app}
+	}
+	if j.Kind == "ml" || j.Kind == "system" {
+		return
+	}
+	affinity := func() []*ohmv1.Affinity {
+		return []*ohmv1.Affinity{{
+			To:       rapid.SampledFrom([]*ohmv1.Selector{{}, {Labels: map[string]string{"app": "x"}}, {Job: "j0"}, {Job: "j1"}}).Draw(d.t, "to"),
+			Within:   rapid.SampledFrom([]string{"node", "zone"}).Draw(d.t, "within"),
+			Required: rapid.IntRange(0, 2).Draw(d.t, "required") > 0,
+		}}
+	}
+	switch rapid.IntRange(0, 9).Draw(d.t, "rule") {
+	case 6:
+		j.AntiAffinity = affinity()
+	case 7:
+		j.Affinity = affinity()
+	case 8:
+		j.Distinct = rapid.SampledFrom([]string{"node", "zone"}).Draw(d.t, "distinct")
+	case 9:
+		j.Spread = &ohmv1.Spread{Over: rapid.SampledFrom([]string{"node", "zone"}).Draw(d.t, "over"), MaxSkew: int32(rapid.IntRange(1, 2).Draw(d.t, "skew")), Required: rapid.Bool().Draw(d.t, "required")}
+		if rapid.IntRange(0, 2).Draw(d.t, "shares") == 0 {
+			j.Spread.Shares = map[string]int32{"a": 2, "b": 1}
+		}
+	}
+}
+
 // job draws a job, of which some tasks of a batch or service job are placed already.
 func (d *drawn) job(name, kind string) {
 	j := celltest.Job{
@@ -112,6 +143,7 @@ func (d *drawn) job(name, kind string) {
 	case 1:
 		j.Constraints = []*ohmv1.Constraint{{Key: "hollow", Op: ohmv1.Operator_OPERATOR_EXISTS}}
 	}
+	d.rules(&j)
 	record := &ohmv1.Job{Spec: j.Proto(), Version: 1, SubmitTime: timestamppb.New(submitted)}
 	d.put(cellstate.Change{Key: cellstate.JobKey(celltest.Name(name)), Value: record})
 	if kind == "ml" || kind == "system" || len(d.nodes) == 0 {

@@ -947,8 +947,12 @@ type Group struct {
 	Ports         []*Port                `protobuf:"bytes,20,rep,name=ports,proto3" json:"ports,omitempty"`                                      // sorted by name; number 0: a dynamic one, which the scheduler chooses
 	// network is host, or own: the task has a network of its own, of which only its ports
 	// are reached from outside. Empty: host.
-	Network       string  `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
-	Health        *Health `protobuf:"bytes,22,opt,name=health,proto3" json:"health,omitempty"`
+	Network       string      `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
+	Health        *Health     `protobuf:"bytes,22,opt,name=health,proto3" json:"health,omitempty"`
+	Affinity      []*Affinity `protobuf:"bytes,30,rep,name=affinity,proto3" json:"affinity,omitempty"`                             // each wants such a task near
+	AntiAffinity  []*Affinity `protobuf:"bytes,31,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"` // each wants no such task near
+	Distinct      string      `protobuf:"bytes,32,opt,name=distinct,proto3" json:"distinct,omitempty"`                             // a label or attribute: no two tasks of the group where it is the same
+	Spread        *Spread     `protobuf:"bytes,33,opt,name=spread,proto3" json:"spread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1088,6 +1092,228 @@ func (x *Group) GetHealth() *Health {
 	return nil
 }
 
+func (x *Group) GetAffinity() []*Affinity {
+	if x != nil {
+		return x.Affinity
+	}
+	return nil
+}
+
+func (x *Group) GetAntiAffinity() []*Affinity {
+	if x != nil {
+		return x.AntiAffinity
+	}
+	return nil
+}
+
+func (x *Group) GetDistinct() string {
+	if x != nil {
+		return x.Distinct
+	}
+	return ""
+}
+
+func (x *Group) GetSpread() *Spread {
+	if x != nil {
+		return x.Spread
+	}
+	return nil
+}
+
+// Selector names tasks of the rule's own namespace, those of one job or of all that have
+// some labels: of all of their groups, or of one.
+type Selector struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                                                                                 // empty, without labels: the rule's own job
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`                                                                             // empty: all
+	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of a job, all of them; not with job
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Selector) Reset() {
+	*x = Selector{}
+	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Selector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Selector) ProtoMessage() {}
+
+func (x *Selector) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Selector.ProtoReflect.Descriptor instead.
+func (*Selector) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Selector) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Selector) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Selector) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// Affinity is a rule between a group's tasks and others, on nodes that have the same value
+// of a label or attribute.
+type Affinity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            *Selector              `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Within        string                 `protobuf:"bytes,2,opt,name=within,proto3" json:"within,omitempty"`      // the label or attribute: node, rack, zone, …
+	Required      bool                   `protobuf:"varint,3,opt,name=required,proto3" json:"required,omitempty"` // no task is placed against it; else it only comes first in a choice
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Affinity) Reset() {
+	*x = Affinity{}
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Affinity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Affinity) ProtoMessage() {}
+
+func (x *Affinity) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Affinity.ProtoReflect.Descriptor instead.
+func (*Affinity) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Affinity) GetTo() *Selector {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *Affinity) GetWithin() string {
+	if x != nil {
+		return x.Within
+	}
+	return ""
+}
+
+func (x *Affinity) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
+}
+
+// Spread is a rule on how many tasks of a group there are for each value of a label or
+// attribute, counted over one version of the job.
+type Spread struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Over          string                 `protobuf:"bytes,1,opt,name=over,proto3" json:"over,omitempty"`                                                                                // the label or attribute
+	MaxSkew       int32                  `protobuf:"varint,2,opt,name=max_skew,json=maxSkew,proto3" json:"max_skew,omitempty"`                                                          // from 1: how many more there may be than the fewest or, with shares, than the share
+	Shares        map[string]int32       `protobuf:"bytes,3,rep,name=shares,proto3" json:"shares,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by value: how much of all, as a weight; values without one get none
+	Required      bool                   `protobuf:"varint,4,opt,name=required,proto3" json:"required,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Spread) Reset() {
+	*x = Spread{}
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Spread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Spread) ProtoMessage() {}
+
+func (x *Spread) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Spread.ProtoReflect.Descriptor instead.
+func (*Spread) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Spread) GetOver() string {
+	if x != nil {
+		return x.Over
+	}
+	return ""
+}
+
+func (x *Spread) GetMaxSkew() int32 {
+	if x != nil {
+		return x.MaxSkew
+	}
+	return 0
+}
+
+func (x *Spread) GetShares() map[string]int32 {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *Spread) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
+}
+
 // Health says how to find out how a task is. Ready: may it be given work. Live: does it
 // still work at all; a task that does not is ended with the cause Unhealthy.
 type Health struct {
@@ -1100,7 +1326,7 @@ type Health struct {
 
 func (x *Health) Reset() {
 	*x = Health{}
-	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1338,7 @@ func (x *Health) String() string {
 func (*Health) ProtoMessage() {}
 
 func (x *Health) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[11]
+	mi := &file_ohm_v1_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1351,7 @@ func (x *Health) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Health.ProtoReflect.Descriptor instead.
 func (*Health) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Health) GetReady() *Check {
@@ -1158,7 +1384,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1396,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[12]
+	mi := &file_ohm_v1_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1409,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Check) GetHttp() *HTTPCheck {
@@ -1246,7 +1472,7 @@ type HTTPCheck struct {
 
 func (x *HTTPCheck) Reset() {
 	*x = HTTPCheck{}
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1484,7 @@ func (x *HTTPCheck) String() string {
 func (*HTTPCheck) ProtoMessage() {}
 
 func (x *HTTPCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[13]
+	mi := &file_ohm_v1_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1497,7 @@ func (x *HTTPCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPCheck.ProtoReflect.Descriptor instead.
 func (*HTTPCheck) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HTTPCheck) GetPort() string {
@@ -1298,7 +1524,7 @@ type TCPCheck struct {
 
 func (x *TCPCheck) Reset() {
 	*x = TCPCheck{}
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1536,7 @@ func (x *TCPCheck) String() string {
 func (*TCPCheck) ProtoMessage() {}
 
 func (x *TCPCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[14]
+	mi := &file_ohm_v1_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1549,7 @@ func (x *TCPCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TCPCheck.ProtoReflect.Descriptor instead.
 func (*TCPCheck) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TCPCheck) GetPort() string {
@@ -1343,7 +1569,7 @@ type ExecCheck struct {
 
 func (x *ExecCheck) Reset() {
 	*x = ExecCheck{}
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1581,7 @@ func (x *ExecCheck) String() string {
 func (*ExecCheck) ProtoMessage() {}
 
 func (x *ExecCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[15]
+	mi := &file_ohm_v1_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1594,7 @@ func (x *ExecCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecCheck.ProtoReflect.Descriptor instead.
 func (*ExecCheck) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecCheck) GetCommand() []string {
@@ -1390,7 +1616,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1628,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[16]
+	mi := &file_ohm_v1_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1641,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Gang) GetMin() int32 {
@@ -1452,7 +1678,7 @@ type StopPolicy struct {
 
 func (x *StopPolicy) Reset() {
 	*x = StopPolicy{}
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1690,7 @@ func (x *StopPolicy) String() string {
 func (*StopPolicy) ProtoMessage() {}
 
 func (x *StopPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[17]
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1703,7 @@ func (x *StopPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopPolicy.ProtoReflect.Descriptor instead.
 func (*StopPolicy) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopPolicy) GetSignal() string {
@@ -1512,7 +1738,7 @@ type WhenSilent struct {
 
 func (x *WhenSilent) Reset() {
 	*x = WhenSilent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1750,7 @@ func (x *WhenSilent) String() string {
 func (*WhenSilent) ProtoMessage() {}
 
 func (x *WhenSilent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[18]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1763,7 @@ func (x *WhenSilent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhenSilent.ProtoReflect.Descriptor instead.
 func (*WhenSilent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WhenSilent) GetThen() string {
@@ -1575,7 +1801,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1813,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[19]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1826,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -1707,7 +1933,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1945,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1958,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1810,7 +2036,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +2048,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2061,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Outcome) GetState() string {
@@ -1877,7 +2103,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2115,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2128,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -1989,7 +2215,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2227,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2240,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -2064,7 +2290,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2302,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2315,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -2118,7 +2344,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2356,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2369,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -2189,13 +2415,14 @@ type Placement struct {
 	Time             *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=time,proto3" json:"time,omitempty"`
 	Fence            *Fence                 `protobuf:"bytes,18,opt,name=fence,proto3" json:"fence,omitempty"`
 	LatestEnd        *timestamppb.Timestamp `protobuf:"bytes,45,opt,name=latest_end,json=latestEnd,proto3" json:"latest_end,omitempty"` // by its job's maxRuntime; absent: nobody knows
+	Scopes           []*ScopeFence          `protobuf:"bytes,30,rep,name=scopes,proto3" json:"scopes,omitempty"`                        // that came with it: of rules that are wider than a node
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2434,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2447,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -2356,6 +2583,75 @@ func (x *Placement) GetLatestEnd() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Placement) GetScopes() []*ScopeFence {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+// ScopeFence says what the commit of a record compared of a scope's fence, and how many
+// records came with its bump.
+type ScopeFence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Scope         string                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	Compared      int64                  `protobuf:"varint,2,opt,name=compared,proto3" json:"compared,omitempty"`
+	Records       int32                  `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScopeFence) Reset() {
+	*x = ScopeFence{}
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScopeFence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScopeFence) ProtoMessage() {}
+
+func (x *ScopeFence) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
+func (*ScopeFence) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ScopeFence) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *ScopeFence) GetCompared() int64 {
+	if x != nil {
+		return x.Compared
+	}
+	return 0
+}
+
+func (x *ScopeFence) GetRecords() int32 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
 // Status is what the agent sees of one attempt: the record tasks/<slot>/status.
 type Status struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -2381,7 +2677,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2689,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2702,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -2533,7 +2829,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2841,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2854,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -2607,7 +2903,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2915,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2928,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Node) GetName() string {
@@ -2753,7 +3049,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +3061,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +3074,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Intent) GetNode() string {
@@ -2844,7 +3140,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +3152,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2869,7 +3165,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Alive) GetNode() string {
@@ -2920,7 +3216,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3228,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3241,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Scheduler) GetName() string {
@@ -2990,7 +3286,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3298,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3311,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -3078,7 +3374,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3386,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3103,7 +3399,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Hold) GetNode() string {
@@ -3224,7 +3520,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3532,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3545,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Party) GetScheduler() string {
@@ -3305,7 +3601,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3613,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3626,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Conflict) GetId() string {
@@ -3462,7 +3758,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3770,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +3783,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -3601,7 +3897,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3909,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3922,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Reason) GetReason() string {
@@ -3671,7 +3967,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3979,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3992,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -3760,7 +4056,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3772,7 +4068,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3785,7 +4081,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -3862,7 +4158,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +4170,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +4183,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Meta) GetValue() string {
@@ -3918,7 +4214,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4226,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4239,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -3988,7 +4284,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4296,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4309,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Quota) GetKind() string {
@@ -4066,7 +4362,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4374,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4387,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Share) GetKind() string {
@@ -4223,7 +4519,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03box\x18\x05 \x01(\v2\v.ohm.v1.BoxR\x03box\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x97\x06\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -4242,10 +4538,33 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x0estart_deadline\x18\f \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\x12\"\n" +
 	"\x05ports\x18\x14 \x03(\v2\f.ohm.v1.PortR\x05ports\x12\x18\n" +
 	"\anetwork\x18\x15 \x01(\tR\anetwork\x12&\n" +
-	"\x06health\x18\x16 \x01(\v2\x0e.ohm.v1.HealthR\x06health\x1a6\n" +
+	"\x06health\x18\x16 \x01(\v2\x0e.ohm.v1.HealthR\x06health\x12,\n" +
+	"\baffinity\x18\x1e \x03(\v2\x10.ohm.v1.AffinityR\baffinity\x125\n" +
+	"\ranti_affinity\x18\x1f \x03(\v2\x10.ohm.v1.AffinityR\fantiAffinity\x12\x1a\n" +
+	"\bdistinct\x18  \x01(\tR\bdistinct\x12&\n" +
+	"\x06spread\x18! \x01(\v2\x0e.ohm.v1.SpreadR\x06spread\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"P\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x01\n" +
+	"\bSelector\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x124\n" +
+	"\x06labels\x18\x03 \x03(\v2\x1c.ohm.v1.Selector.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\bAffinity\x12 \n" +
+	"\x02to\x18\x01 \x01(\v2\x10.ohm.v1.SelectorR\x02to\x12\x16\n" +
+	"\x06within\x18\x02 \x01(\tR\x06within\x12\x1a\n" +
+	"\brequired\x18\x03 \x01(\bR\brequired\"\xc2\x01\n" +
+	"\x06Spread\x12\x12\n" +
+	"\x04over\x18\x01 \x01(\tR\x04over\x12\x19\n" +
+	"\bmax_skew\x18\x02 \x01(\x05R\amaxSkew\x122\n" +
+	"\x06shares\x18\x03 \x03(\v2\x1a.ohm.v1.Spread.SharesEntryR\x06shares\x12\x1a\n" +
+	"\brequired\x18\x04 \x01(\bR\brequired\x1a9\n" +
+	"\vSharesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"P\n" +
 	"\x06Health\x12#\n" +
 	"\x05ready\x18\x01 \x01(\v2\r.ohm.v1.CheckR\x05ready\x12!\n" +
 	"\x04live\x18\x02 \x01(\v2\r.ohm.v1.CheckR\x04live\"\xbf\x02\n" +
@@ -4339,7 +4658,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06Victim\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
-	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xaf\x05\n" +
+	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xdb\x05\n" +
 	"\tPlacement\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
@@ -4365,7 +4684,13 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x04time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
 	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\x129\n" +
 	"\n" +
-	"latest_end\x18- \x01(\v2\x1a.google.protobuf.TimestampR\tlatestEnd\"\x81\x04\n" +
+	"latest_end\x18- \x01(\v2\x1a.google.protobuf.TimestampR\tlatestEnd\x12*\n" +
+	"\x06scopes\x18\x1e \x03(\v2\x12.ohm.v1.ScopeFenceR\x06scopes\"X\n" +
+	"\n" +
+	"ScopeFence\x12\x14\n" +
+	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1a\n" +
+	"\bcompared\x18\x02 \x01(\x03R\bcompared\x12\x18\n" +
+	"\arecords\x18\x03 \x01(\x05R\arecords\"\x81\x04\n" +
 	"\x06Status\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
@@ -4598,7 +4923,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -4615,142 +4940,155 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*Box)(nil),                   // 12: ohm.v1.Box
 	(*Container)(nil),             // 13: ohm.v1.Container
 	(*Group)(nil),                 // 14: ohm.v1.Group
-	(*Health)(nil),                // 15: ohm.v1.Health
-	(*Check)(nil),                 // 16: ohm.v1.Check
-	(*HTTPCheck)(nil),             // 17: ohm.v1.HTTPCheck
-	(*TCPCheck)(nil),              // 18: ohm.v1.TCPCheck
-	(*ExecCheck)(nil),             // 19: ohm.v1.ExecCheck
-	(*Gang)(nil),                  // 20: ohm.v1.Gang
-	(*StopPolicy)(nil),            // 21: ohm.v1.StopPolicy
-	(*WhenSilent)(nil),            // 22: ohm.v1.WhenSilent
-	(*JobSpec)(nil),               // 23: ohm.v1.JobSpec
-	(*Job)(nil),                   // 24: ohm.v1.Job
-	(*Outcome)(nil),               // 25: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 26: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 27: ohm.v1.Slot
-	(*Fence)(nil),                 // 28: ohm.v1.Fence
-	(*Victim)(nil),                // 29: ohm.v1.Victim
-	(*Placement)(nil),             // 30: ohm.v1.Placement
-	(*Status)(nil),                // 31: ohm.v1.Status
-	(*Ended)(nil),                 // 32: ohm.v1.Ended
-	(*Node)(nil),                  // 33: ohm.v1.Node
-	(*Intent)(nil),                // 34: ohm.v1.Intent
-	(*Alive)(nil),                 // 35: ohm.v1.Alive
-	(*Scheduler)(nil),             // 36: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 37: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 38: ohm.v1.Hold
-	(*Party)(nil),                 // 39: ohm.v1.Party
-	(*Conflict)(nil),              // 40: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 41: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 42: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 43: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 44: ohm.v1.Waiting
-	(*Meta)(nil),                  // 45: ohm.v1.Meta
-	(*Amounts)(nil),               // 46: ohm.v1.Amounts
-	(*Quota)(nil),                 // 47: ohm.v1.Quota
-	(*Share)(nil),                 // 48: ohm.v1.Share
-	nil,                           // 49: ohm.v1.Container.EnvEntry
-	nil,                           // 50: ohm.v1.Group.EnvEntry
-	nil,                           // 51: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 52: ohm.v1.Node.AttributesEntry
-	nil,                           // 53: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
+	(*Selector)(nil),              // 15: ohm.v1.Selector
+	(*Affinity)(nil),              // 16: ohm.v1.Affinity
+	(*Spread)(nil),                // 17: ohm.v1.Spread
+	(*Health)(nil),                // 18: ohm.v1.Health
+	(*Check)(nil),                 // 19: ohm.v1.Check
+	(*HTTPCheck)(nil),             // 20: ohm.v1.HTTPCheck
+	(*TCPCheck)(nil),              // 21: ohm.v1.TCPCheck
+	(*ExecCheck)(nil),             // 22: ohm.v1.ExecCheck
+	(*Gang)(nil),                  // 23: ohm.v1.Gang
+	(*StopPolicy)(nil),            // 24: ohm.v1.StopPolicy
+	(*WhenSilent)(nil),            // 25: ohm.v1.WhenSilent
+	(*JobSpec)(nil),               // 26: ohm.v1.JobSpec
+	(*Job)(nil),                   // 27: ohm.v1.Job
+	(*Outcome)(nil),               // 28: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 29: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 30: ohm.v1.Slot
+	(*Fence)(nil),                 // 31: ohm.v1.Fence
+	(*Victim)(nil),                // 32: ohm.v1.Victim
+	(*Placement)(nil),             // 33: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 34: ohm.v1.ScopeFence
+	(*Status)(nil),                // 35: ohm.v1.Status
+	(*Ended)(nil),                 // 36: ohm.v1.Ended
+	(*Node)(nil),                  // 37: ohm.v1.Node
+	(*Intent)(nil),                // 38: ohm.v1.Intent
+	(*Alive)(nil),                 // 39: ohm.v1.Alive
+	(*Scheduler)(nil),             // 40: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 41: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 42: ohm.v1.Hold
+	(*Party)(nil),                 // 43: ohm.v1.Party
+	(*Conflict)(nil),              // 44: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 45: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 46: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 47: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 48: ohm.v1.Waiting
+	(*Meta)(nil),                  // 49: ohm.v1.Meta
+	(*Amounts)(nil),               // 50: ohm.v1.Amounts
+	(*Quota)(nil),                 // 51: ohm.v1.Quota
+	(*Share)(nil),                 // 52: ohm.v1.Share
+	nil,                           // 53: ohm.v1.Container.EnvEntry
+	nil,                           // 54: ohm.v1.Group.EnvEntry
+	nil,                           // 55: ohm.v1.Selector.LabelsEntry
+	nil,                           // 56: ohm.v1.Spread.SharesEntry
+	nil,                           // 57: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 58: ohm.v1.Node.AttributesEntry
+	nil,                           // 59: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	49, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	53, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	50, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	54, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10, // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	54, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	60, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,  // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
-	15, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
-	16, // 14: ohm.v1.Health.ready:type_name -> ohm.v1.Check
-	16, // 15: ohm.v1.Health.live:type_name -> ohm.v1.Check
-	17, // 16: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
-	18, // 17: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
-	19, // 18: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	54, // 19: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	54, // 20: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	54, // 21: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	54, // 22: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	54, // 23: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	54, // 24: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	51, // 25: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	20, // 26: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	54, // 27: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	21, // 28: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	14, // 29: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	22, // 30: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
-	23, // 31: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	25, // 32: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	55, // 33: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	55, // 34: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	26, // 35: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	55, // 36: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	27, // 37: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	27, // 38: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 39: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 40: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 41: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 42: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	29, // 43: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	55, // 44: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	28, // 45: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	55, // 46: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	27, // 47: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 48: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	55, // 49: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	55, // 50: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	30, // 51: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	31, // 52: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 53: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 54: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	52, // 55: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	28, // 56: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,  // 57: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	53, // 58: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	28, // 59: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	55, // 60: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	55, // 61: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	55, // 62: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	55, // 63: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 64: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 65: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	55, // 66: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	28, // 67: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	27, // 68: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,  // 69: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	55, // 70: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	27, // 71: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	27, // 72: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	55, // 73: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	27, // 74: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	39, // 75: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	39, // 76: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	55, // 77: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	55, // 78: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	42, // 79: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	55, // 80: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	43, // 81: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	55, // 82: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	46, // 83: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	55, // 84: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	46, // 85: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	46, // 86: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	46, // 87: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	18, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
+	16, // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
+	16, // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
+	17, // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
+	55, // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	15, // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
+	56, // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	19, // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
+	19, // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
+	20, // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
+	21, // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
+	22, // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
+	60, // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	60, // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	60, // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	60, // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	60, // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	60, // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	57, // 31: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	23, // 32: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	60, // 33: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	24, // 34: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	14, // 35: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	25, // 36: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
+	26, // 37: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	28, // 38: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	61, // 39: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	61, // 40: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	29, // 41: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	61, // 42: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	30, // 43: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	30, // 44: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 45: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 46: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 47: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 48: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	32, // 49: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	61, // 50: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	31, // 51: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	61, // 52: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	34, // 53: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	30, // 54: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 55: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	61, // 56: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	61, // 57: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	33, // 58: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	35, // 59: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 60: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 61: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	58, // 62: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	31, // 63: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,  // 64: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	59, // 65: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	31, // 66: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	61, // 67: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	61, // 68: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	61, // 69: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	61, // 70: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 71: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 72: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	61, // 73: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	31, // 74: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	30, // 75: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,  // 76: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	61, // 77: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	30, // 78: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	30, // 79: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	61, // 80: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	30, // 81: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	43, // 82: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	43, // 83: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	61, // 84: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	61, // 85: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	46, // 86: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	61, // 87: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	47, // 88: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	61, // 89: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	50, // 90: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	61, // 91: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	50, // 92: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	50, // 93: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	50, // 94: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	95, // [95:95] is the sub-list for method output_type
+	95, // [95:95] is the sub-list for method input_type
+	95, // [95:95] is the sub-list for extension type_name
+	95, // [95:95] is the sub-list for extension extendee
+	0,  // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -4758,16 +5096,16 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[19].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[37].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[42].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[22].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[41].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   50,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -82,6 +82,9 @@ func (r *reader) line(words []string) {
 		r.job = &ohmv1.Job{Version: 1, Spec: &ohmv1.JobSpec{
 			Namespace: "default", Name: name, Kind: kind, Scheduler: kind, Precedence: proto.Int32(r.number(set["precedence"])),
 		}}
+		if app := set["app"]; app != "" {
+			r.job.Spec.Labels = map[string]string{"app": app}
+		}
 		if kind == "ml" {
 			r.job.Spec.Gang = &ohmv1.Gang{Min: r.number(set["min"])}
 		}
@@ -159,6 +162,21 @@ func (r *reader) group(name string, set settings) *ohmv1.Group {
 		case "in":
 			key, values, _ := strings.Cut(v, ":")
 			g.Constraints = append(g.Constraints, &ohmv1.Constraint{Key: key, Op: ohmv1.Operator_OPERATOR_IN, Values: strings.Split(values, ",")})
+		case "distinct":
+			g.Distinct = v
+		case "apart", "near": // job=x or key:value or group or nothing, @label, ? for a preferred one
+			a := affinity(v)
+			if k == "near" {
+				g.Affinity = append(g.Affinity, a)
+			} else {
+				g.AntiAffinity = append(g.AntiAffinity, a)
+			}
+		case "spread": // label, /skew, ? for a preferred one
+			over, skew, _ := strings.Cut(strings.TrimSuffix(v, "?"), "/")
+			g.Spread = &ohmv1.Spread{Over: over, MaxSkew: 1, Required: !strings.HasSuffix(v, "?")}
+			if skew != "" {
+				g.Spread.MaxSkew = r.number(skew)
+			}
 		case "image":
 			g.Box = &ohmv1.Box{Image: v}
 		case "exists":
@@ -166,6 +184,20 @@ func (r *reader) group(name string, set settings) *ohmv1.Group {
 		}
 	}
 	return g
+}
+
+// affinity reads job:web@zone, app:db@node?, @rack: what it is about, and within what.
+func affinity(text string) *ohmv1.Affinity {
+	to, within, _ := strings.Cut(strings.TrimSuffix(text, "?"), "@")
+	a := &ohmv1.Affinity{To: &ohmv1.Selector{}, Within: within, Required: !strings.HasSuffix(text, "?")}
+	switch key, value, _ := strings.Cut(to, ":"); key {
+	case "":
+	case "job":
+		a.To.Job = value
+	default:
+		a.To.Labels = map[string]string{key: value}
+	}
+	return a
 }
 
 // settings are the words key=value of a line.
