@@ -24,13 +24,22 @@ func PlanHold(s *Snapshot, now time.Time, txn *Txn, l Lease) (Write, []Conflict)
 	return planHolds(s, now, txn, newValidator(s, len(txn.Claims)), l)
 }
 
-// planHolds plans the holds of claims that a validator judges.
+// planHolds plans the holds of claims of one job, that a validator judges.
 func planHolds(s *Snapshot, now time.Time, txn *Txn, valid *validator, l Lease) (Write, []Conflict) {
 	whole := *txn
 	whole.Mode, whole.Claims = Atomic, slices.Clone(txn.Claims)
 	for i := range whole.Claims {
 		whole.Claims[i].Victims = nil      // what has to be taken from others is not held
 		whole.Claims[i].Ends = time.Time{} // a hold passes in no other's room
+	}
+	for i := range whole.Claims {
+		if whole.Claims[i].Slot.JobName() != whole.Claims[0].Slot.JobName() { // a hold names whom it is for, and his precedence
+			return Write{}, []Conflict{{Claim: i, Reason: ReasonMalformed, Dimension: "job", Revision: s.Revision()}}
+		}
+	}
+	valid.holds = true
+	for _, r := range valid.nodes {
+		r.holds = true
 	}
 	if _, conflicts := valid.judge(&whole, nil); len(conflicts) > 0 {
 		return Write{}, conflicts
@@ -100,12 +109,12 @@ func endHolds(w *Write, n *Node, txn *Txn, c *Claim) {
 }
 
 // held are the holds that keep the claim off, the oldest first: not its own, not those
-// below it, none that ends with a claim accepted before, and no reservation before whose
+// below it, none that ends with a claim accepted before (a hold that is planned ends none), and no reservation before whose
 // start it is over.
 func (r *room) held(txn *Txn, c *Claim) []*Hold {
 	var held []*Hold
 	for _, h := range r.node.Holds {
-		ends := slices.ContainsFunc(r.claims, func(o claimed) bool { return h.keptFor(o.txn, o.claim) })
+		ends := !r.holds && slices.ContainsFunc(r.claims, func(o claimed) bool { return h.keptFor(o.txn, o.claim) })
 		if !ends && h.Binds(string(txn.ID), c.Slot.JobName(), c.Precedence, c.Ends) {
 			held = append(held, h)
 		}

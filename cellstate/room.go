@@ -19,6 +19,7 @@ type room struct {
 	after     *eviction // the last one accepted; nil: none
 	claims    []claimed // accepted
 	used      *Usage    // charge of both
+	holds     bool      // are judged
 	evictions bool      // among them: the charge is more than a sum
 }
 

@@ -65,6 +65,7 @@ type validator struct {
 	nodes    map[NodeName]*room
 	slots    map[Slot]bool // claimed by accepted claims
 	job      *Job          // looked up last: claims of one job follow each other
+	holds    bool          // it is not claims that are judged, but holds of them
 	commits  bool          // it is no what-if: somebody must pay
 	money    map[Account]*purse
 	ruled    ruled
@@ -217,6 +218,7 @@ func (v *validator) room(name NodeName) *room {
 		return nil
 	}
 	r := newRoom(n)
+	r.holds = v.holds
 	v.nodes[name] = r
 	return r
 }

@@ -68,7 +68,7 @@ func TestReservation(t *testing.T) {
 		if h.GetNode() != "a" || !h.GetStarts().AsTime().Equal(first.AsTime()) || h.GetEnds() != 4 || h.GetScheduler() != "ml" {
 			t.Errorf("reservation %v", h)
 		}
-		s = cell.Until("its word says so", func(s *cellstate.Snapshot) bool {
+		cell.Until("its word says so", func(s *cellstate.Snapshot) bool {
 			return strings.Contains(schedtest.Word(s, "large").GetMessage(), "room is reserved on node a until 4 tasks there have ended, the last of them, first/main/")
 		})
 		cell.Release(slotOf("first", 0), task.Succeeded) // on a
@@ -88,7 +88,7 @@ func TestReservation(t *testing.T) {
 		cell.Release(slotOf("first", 5), task.Succeeded)
 		cell.Until("a long one goes elsewhere", placed("long", 1))
 		cell.Intent(&ohmv1.Intent{Node: "a", Ineligible: true})
-		s = cell.Until("the reservation moves", func(s *cellstate.Snapshot) bool { return reserved(1)(s) && reservations(s)[0].GetNode() != "a" })
+		cell.Until("the reservation moves", func(s *cellstate.Snapshot) bool { return reserved(1)(s) && reservations(s)[0].GetNode() != "a" })
 		cell.Intent(&ohmv1.Intent{Node: "a"})
 		cell.Mark(celltest.Name("large"), func(j *ohmv1.Job) { j.Stopped = true })
 		cell.Within(time.Second, "nothing is reserved for a job that was stopped", reserved(0))

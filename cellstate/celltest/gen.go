@@ -2,6 +2,7 @@ package celltest
 
 import (
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -94,6 +95,9 @@ func claims(s *cellstate.Snapshot, jobs []*cellstate.Job) *rapid.Generator[cells
 			for _, p := range rapid.Permutation(lower).Draw(t, "lower")[:n] {
 				c.Victims = append(c.Victims, Victim(p))
 			}
+		}
+		if end := rapid.Int64Range(0, 3).Draw(t, "ends"); end > 0 {
+			c.Ends = time.Unix(end, 0)
 		}
 		switch rapid.IntRange(0, 19).Draw(t, "extra") {
 		case 14, 15, 16:

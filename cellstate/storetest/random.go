@@ -274,7 +274,19 @@ func (w *world) starve(v *view) {
 	}
 	w.txns++
 	txn := celltest.Txns(v.snapshot, cellstate.TxnID(fmt.Sprint("txn-", w.txns))).Draw(w.T, "txn")
-	write, conflicts := cellstate.PlanHold(v.snapshot, time.Unix(int64(w.txns), 0), txn, 0)
+	plan := func() (cellstate.Write, []cellstate.Conflict) {
+		return cellstate.PlanHold(v.snapshot, time.Unix(int64(w.txns), 0), txn, 0)
+	}
+	if rapid.Bool().Draw(w.T, "reserves") {
+		r := cellstate.Reservation{}
+		if starts := rapid.Int64Range(0, 3).Draw(w.T, "starts"); starts > 0 {
+			r.Starts = time.Unix(starts, 0)
+		}
+		plan = func() (cellstate.Write, []cellstate.Conflict) {
+			return cellstate.PlanReservation(v.snapshot, time.Unix(int64(w.txns), 0), txn, r)
+		}
+	}
+	write, conflicts := plan()
 	if len(conflicts) == 0 {
 		w.send([]cellstate.Write{write})
 		v.last = []*cellstate.Txn{txn}
