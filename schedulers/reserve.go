@@ -34,6 +34,7 @@ type reservation struct {
 	starts time.Time
 	since  time.Time
 	found  ahead
+	took   time.Duration // to find it
 	end    context.CancelFunc
 	ended  chan struct{} // closed when nothing of it is under way or stands, as far as is known
 }
@@ -230,10 +231,12 @@ func (r *Runner) planReservation(ctx context.Context, s *cellstate.Snapshot, e *
 	r.planning = true
 	go func() {
 		defer close(v.ended)
+		began := time.Now()
 		lease, err := r.writeReservation(inner, v, now, limits.Nodes)
 		if err != nil && ctx.Err() == nil {
 			r.noAnswer("reserving room", err)
 		}
+		v.took = time.Since(began)
 		r.planned <- v
 		if v.at > 0 {
 			r.keepReserved(inner, lease)
@@ -324,6 +327,9 @@ func (r *Runner) takeReservation(v *reservation) {
 			e.unwanted = now.Add(r.Times.Reserve / 2)
 			if v.found.never {
 				e.unwanted = now.Add(r.Times.Sweep)
+			}
+			if rest := now.Add(9 * v.took); rest.After(e.unwanted) { // of many nodes: a tenth of the time is enough for it
+				e.unwanted = rest
 			}
 			if v.found.awaits != nil && !v.found.gathers {
 				r.queue.single[shapeOf(v.needs)] = now.Add(r.Times.Sweep)
