@@ -23,10 +23,17 @@ func BenchmarkChoose(b *testing.B) {
 	for _, shape := range []struct {
 		name, kind string
 		policy     schedulers.Scheduler
-	}{{"pack", "batch", batch.New()}, {"spread", "service", service.New()}} {
+		rules      func(*ohmv1.Group)
+	}{
+		{"pack", "batch", batch.New(), nil}, {"spread", "service", service.New(), nil},
+		{"distinct", "service", service.New(), func(g *ohmv1.Group) { g.Distinct = "node" }},
+		{"spread over zones", "service", service.New(), func(g *ohmv1.Group) { g.Spread = &ohmv1.Spread{Over: "zone", MaxSkew: 1, Required: true} }},
+		{"spread over nodes", "service", service.New(), func(g *ohmv1.Group) { g.Spread = &ohmv1.Spread{Over: "node", MaxSkew: 1, Required: true} }},
+		{"together in a zone", "batch", batch.New(), func(g *ohmv1.Group) { g.Affinity = []*ohmv1.Affinity{{Within: "zone", Required: true}} }},
+	} {
 		for _, nodes := range []int{5_000, 50_000} {
 			b.Run(fmt.Sprintf("%s/%d", shape.name, nodes), func(b *testing.B) {
-				in := plainCell(b, shape.kind, nodes, 5, 100)
+				in := plainCell(b, shape.kind, nodes, 5, 100, shape.rules)
 				snapshots := []*cellstate.Snapshot{in.Snapshot, in.Snapshot}
 				p, err := shape.policy.Schedule(context.Background(), in)
 				if err != nil {
@@ -53,7 +60,7 @@ func BenchmarkChoose(b *testing.B) {
 
 // plainCell is a cell of nodes of 64 cores, each with one task of a random size, and some
 // jobs of tasks of one core.
-func plainCell(t placetest.TB, kind string, nodes, jobs, count int) schedulers.Input {
+func plainCell(t placetest.TB, kind string, nodes, jobs, count int, rules func(*ohmv1.Group)) schedulers.Input {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(1, 2))
 	var cell []cellstate.Change
@@ -63,7 +70,8 @@ func plainCell(t placetest.TB, kind string, nodes, jobs, count int) schedulers.I
 	}
 	for i := range nodes {
 		name := cellstate.NodeName(fmt.Sprintf("n%05d", i))
-		put(cellstate.NodeKey(name), cellstate.Change{Value: &ohmv1.Node{Name: string(name), Capacity: &ohmv1.Resources{CpuMilli: 64_000, MemoryBytes: 1 << 40}}})
+		put(cellstate.NodeKey(name), cellstate.Change{Value: &ohmv1.Node{Name: string(name), Capacity: &ohmv1.Resources{CpuMilli: 64_000, MemoryBytes: 1 << 40},
+			Attributes: map[string]string{"zone": string(rune('a' + i%3))}}})
 		put(cellstate.AliveKey(name), cellstate.Change{Value: &ohmv1.Alive{Node: string(name)}})
 		slot := cellstate.Slot{Namespace: "default", Job: fmt.Sprintf("ballast-%d", i), Group: "main", Version: 1}
 		put(slot.PlacementKey(), cellstate.Change{Value: &ohmv1.Placement{Slot: slot.Proto(), Attempt: 1, Node: string(name),
@@ -73,6 +81,9 @@ func plainCell(t placetest.TB, kind string, nodes, jobs, count int) schedulers.I
 	for j := range jobs {
 		spec := &ohmv1.JobSpec{Namespace: "default", Name: fmt.Sprintf("j%d", j), Kind: kind, Scheduler: kind, Precedence: proto.Int32(100), Groups: []*ohmv1.Group{{
 			Name: "main", Count: int32(count), Resources: &ohmv1.Resources{CpuMilli: 1000, MemoryBytes: 1 << 30}}}}
+		if rules != nil {
+			rules(spec.Groups[0])
+		}
 		put(cellstate.JobKey(cellstate.JobNameOf(spec)), cellstate.Change{Value: &ohmv1.Job{Version: 1, Spec: spec}})
 		names = append(names, spec.GetName())
 	}

@@ -1,8 +1,6 @@
 package place
 
 import (
-	"math"
-
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/schedulers"
 )
@@ -21,7 +19,7 @@ type Load struct {
 
 // Spread is a load by which nodes with fewer tasks of the job come first. Like AtMost it is
 // nil, which Choose takes, where it would change nothing: the job has no task and wants one.
-func (r *Round) Spread(w schedulers.Work) *Load { return r.newLoad(w, 0, math.MaxInt32-1) }
+func (r *Round) Spread(w schedulers.Work) *Load { return r.newLoad(w, 0, banned-1) }
 
 // AtMost is a load by which no node gets more than so many tasks of the job, at least 1.
 func (r *Round) AtMost(w schedulers.Work, most int32) *Load {
@@ -63,5 +61,5 @@ func (r *Round) unload() {
 	for _, i := range r.load.nodes {
 		r.t.counts[i] = 0
 	}
-	r.load = nil
+	r.load, r.bans = nil, bans{}
 }

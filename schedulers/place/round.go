@@ -30,6 +30,7 @@ type Round struct {
 	asked   *Request // the last one of which the class was wanted
 	classOf *class
 	counts  map[string]*counts // of rules between tasks
+	bans    bans               // of the job at work
 }
 
 // group is what all tasks of one request have in common.
@@ -240,6 +241,7 @@ func (r *Round) take(k taken, times int) {
 	for i := range k.rules {
 		k.rules[i].count(k.rules[i].Concern, k.candidate, int32(times))
 	}
+	r.mask(k.candidate)
 	r.t.touch(k.candidate)
 }
 

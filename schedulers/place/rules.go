@@ -1,7 +1,6 @@
 package place
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -31,7 +30,14 @@ func (Rules) Check(r *Request, c *Candidate) (string, bool) {
 type ruling struct {
 	*cellstate.Concern
 	*counts
+
+	verdict []int32 // by domain, the first of no domain: refused, or the price
+	of      uint64  // the moves that it is of
+	judged  int32   // the fewest that it is of
 }
+
+// refused is the verdict on a domain that a required rule keeps tasks off.
+const refused = -1
 
 // counts are those of a rule, by domain, the same for all that it concerns in a round.
 type counts struct {
@@ -42,7 +48,10 @@ type counts struct {
 	open     []bool  // of a rule to spread: the domain has a node that may be given a task
 	share    []int32 // of one with shares: the most there may be
 	all      int     // selected
+	moved    uint64  // counts the changes
+	last     int32   // the domain that changed last
 	fewest   int32   // selected in an open domain; below 0: to be worked out
+	atFewest int32   // open domains with so few
 }
 
 // column is a label or attribute of the candidates: their domains, by number.
@@ -97,7 +106,7 @@ func (r *Round) rulings(job *cellstate.Job, g *ohmv1.Group) (of []ruling) {
 			}
 			r.counts[id] = k
 		}
-		of = append(of, ruling{c, k})
+		of = append(of, ruling{Concern: c, counts: k})
 	}
 	return of
 }
@@ -135,11 +144,18 @@ func (k *counts) count(c *cellstate.Concern, candidate int, times int32) {
 	if d < 0 {
 		return
 	}
+	k.moved++
 	if c.Selected || c.Kind == cellstate.Spread {
+		if k.fewest >= 0 && k.open != nil && k.open[d] && k.selected[d] == k.fewest {
+			k.atFewest -= times
+		}
+		if times < 0 || k.open != nil && k.atFewest == 0 {
+			k.fewest = -1
+		}
 		k.selected[d] += times
 		k.all += int(times)
-		k.fewest = -1
 	}
+	k.last = d
 	if c.Owns && c.Kind == cellstate.Apart {
 		k.owners[d] += times
 	}
@@ -147,8 +163,9 @@ func (k *counts) count(c *cellstate.Concern, candidate int, times int32) {
 
 // refuses says whether one more task on a candidate is against the rule. It must agree with
 // what cellstate.Validate says.
-func (g *ruling) refuses(candidate int) bool {
-	d := g.column.of[candidate]
+func (g *ruling) refuses(candidate int) bool { return g.refusesIn(g.column.of[candidate]) }
+
+func (g *ruling) refusesIn(d int32) bool {
 	if d < 0 {
 		return g.Owns
 	}
@@ -173,18 +190,21 @@ func (k *counts) least() int32 {
 	if k.fewest < 0 {
 		k.fewest = 1 << 30
 		for d, open := range k.open {
-			if open {
-				k.fewest = min(k.fewest, k.selected[d])
+			switch n := k.selected[d]; {
+			case !open:
+			case n < k.fewest:
+				k.fewest, k.atFewest = n, 1
+			case n == k.fewest:
+				k.atFewest++
 			}
 		}
 	}
 	return k.fewest
 }
 
-// price is how far a candidate is from what the rule would have best: 0 is best. It comes
-// before the score.
-func (g *ruling) price(candidate int) int32 {
-	d := g.column.of[candidate]
+// price is how far a domain is from what the rule would have best: 0 is best. It comes before
+// the score.
+func (g *ruling) price(d int32) int32 {
 	switch {
 	case g.Kind == cellstate.Spread && d < 0:
 		return 1 << 20
@@ -202,58 +222,40 @@ func (g *ruling) price(candidate int) int32 {
 	return 0
 }
 
-// chooseRuled finds the best node for a request with rules: of those that no required rule
-// refuses the one that the others like best, then one with few tasks of the job, as load
-// says, then the best score. It goes through the scores that the class remembers: what a rule
-// says of a node changes with each claim, and costs a look at a number to find out.
-func (r *Round) chooseRuled(q *Request, load *Load) (node int, ok bool) {
-	k := r.class(q)
-	r.t.catchUp(k, r.home, nil)
-	scores := k.tree.scores()
-	from := int(r.seed % uint64(len(scores)))
-	best, bestPrice, bestCount := -1, int32(0), int32(0)
-	for turn := range scores {
-		i := turn + from
-		if i >= len(scores) {
-			i -= len(scores)
-		}
-		if scores[i] == unfit {
-			continue
-		}
-		var count int32
-		if load != nil {
-			if r.t.counts[i] > load.last {
-				continue
-			}
-			count = max(load.first, r.t.counts[i])
-		}
-		price, refused := r.judge(q, i)
-		if refused {
-			continue
-		}
-		if best < 0 || cmp.Or(cmp.Compare(price, bestPrice), cmp.Compare(count, bestCount), cmp.Compare(scores[best], scores[i])) < 0 {
-			best, bestPrice, bestCount = i, price, count
-		}
+// judge is what the rule says of each domain, brought up to date with the counts.
+func (g *ruling) judge() {
+	if g.verdict != nil && g.of == g.moved {
+		return
 	}
-	return best, best >= 0
+	fewest := g.least()
+	one := g.verdict != nil && g.of+1 == g.moved && g.judged == fewest && g.Kind != cellstate.Together
+	g.of, g.judged = g.moved, fewest
+	if one {
+		g.judgeIn(g.last)
+		return
+	}
+	if g.verdict == nil {
+		g.verdict = make([]int32, len(g.column.names)+1)
+	}
+	for i := range g.verdict {
+		g.judgeIn(int32(i) - 1)
+	}
 }
 
-// judge is what the rules of a request say of a candidate.
-func (r *Round) judge(q *Request, i int) (price int32, refused bool) {
-	for n := range q.rules {
-		g := &q.rules[n]
-		if g.Required && g.refuses(i) {
-			return 0, true
-		}
-		price += g.price(i)
+func (g *ruling) judgeIn(d int32) {
+	if g.verdict[d+1] = g.price(d); g.Required && g.refusesIn(d) {
+		g.verdict[d+1] = refused
 	}
-	return price, false
 }
 
 // keeps says whether a candidate is not against the rules of a request.
 func (r *Round) keeps(q *Request, i int) bool {
-	_, refused := r.judge(q, i)
-	return !refused
+	for n := range q.rules {
+		if g := &q.rules[n]; g.Required && g.refuses(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // ruleDetail tells people what stands against a candidate under a rule.
