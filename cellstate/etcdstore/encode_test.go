@@ -50,6 +50,10 @@ func clientOp(t fataler, s *Store, w cellstate.Write, i int) clientv3.Op {
 	for _, f := range w.Fences {
 		k := s.fenceKey(&f).String()
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(k), "=", int64(f.Compared)))
+		if f.Drop {
+			ops = append(ops, clientv3.OpDelete(k))
+			continue
+		}
 		ops = append(ops, clientv3.OpPut(k, ""))
 		puts = true
 	}
@@ -154,7 +158,13 @@ func draw(t *rapid.T) cellstate.Write {
 		w.Guards = append(w.Guards, g)
 	}
 	for range rapid.IntRange(0, 20).Draw(t, "fences") {
-		w.Fences = append(w.Fences, cellstate.FenceBump{Node: cellstate.NodeName(keys.Draw(t, "node")), Compared: revisions.Draw(t, "compared")})
+		f := cellstate.FenceBump{Compared: revisions.Draw(t, "compared")}
+		if name := string(keys.Draw(t, "name")); rapid.Bool().Draw(t, "of a node") {
+			f.Node = cellstate.NodeName(name)
+		} else {
+			f.Scope, f.Drop = name, rapid.Bool().Draw(t, "drop")
+		}
+		w.Fences = append(w.Fences, f)
 	}
 	for range rapid.IntRange(0, 40).Draw(t, "records") {
 		r := cellstate.Record{Key: keys.Draw(t, "key"), Read: revisions.Draw(t, "read"), Lease: cellstate.Lease(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, "lease"))}
