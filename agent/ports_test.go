@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -37,6 +38,22 @@ func TestCase112(t *testing.T) {
 		w.incremental([]string{a.Id})
 		w.pass(time.Second)
 		equal(t, "alive", w.agent.Running(), 1)
+	})
+}
+
+// TestOwnNetworkPorts: at the ports of a task with a network of its own the driver listens, since
+// an earlier try to start it maybe: nobody else looks whether they are free.
+func TestOwnNetworkPorts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.PortBusy = func(int32) bool { return true }
+		w.start()
+		own := assignment("a", 100, func(a *ohmv1.Assignment) {
+			a.Placement.Ports, a.Network = []*ohmv1.Port{{Name: "http", Number: 8080}}, ownNetwork
+		})
+		w.m.locked(func() { w.m.noStart[own.Id] = &driver.PortBusyError{Ports: []int32{8080}} })
+		w.complete(own)
+		equal(t, "calls", w.m.did(), []string{"start " + own.Id})
+		equal(t, "ports", w.last(own.Id).GetBusyPorts(), []int32{8080})
 	})
 }
 

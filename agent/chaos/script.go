@@ -50,8 +50,8 @@ func kinds() []kind {
 		// Its children are still there when it ends, one of them in a session of its own.
 		{name: "parent", weight: 12, script: `$b sleep 1000 & $b setsid $b sh -c '/bin/busybox sleep 1000 & /bin/busybox sleep 1001 &' & $b sleep $SECONDS_; exit 0`, ends: once},
 		{name: "deaf", weight: 12, service: true, script: `trap '' TERM; $b sh -c 'trap "" TERM; while :; do /bin/busybox sleep 1; done' & while :; do $b sleep 1; done`, ends: never},
-		{name: "apart", weight: 6, service: true, apart: true, script: `exec $b nc -ll -p $OHM_PORT_HTTP -e $b true`, ends: never},
-		{name: "server", weight: 10, service: true, script: `($b sleep 10000 &); exec $b sleep 10000`, ends: never},
+		{name: "apart", weight: 10, service: true, apart: true, script: `exec $b nc -ll -p $OHM_PORT_HTTP -e $b true`, ends: never},
+		{name: "server", weight: 6, service: true, script: `($b sleep 10000 &); exec $b sleep 10000`, ends: never},
 	}
 }
 

@@ -38,8 +38,9 @@
 //
 // A network of a task's own is kept by one more ohm-init, which the driver starts in it, outside
 // of every container, and which passes connections to the task's ports on into it (publish).
-// It ends with the task; whoever ends it before has it replaced by a running agent, in the
-// network that the containers are in.
+// It ends with the task. It stays in the agent's own cgroup, so a service manager should end the
+// agent alone (systemd: KillMode=process); whoever ends it all the same has it replaced by a
+// running agent, in the network that the containers are in, and connections break.
 //
 // Of a task with several containers somebody must start the next one when an init container
 // has ended: that is Observe, List or Watch of a running agent. Without an agent such a task
