@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -72,10 +73,17 @@ func (a Agent) driver() (driver.Driver, error) {
 	return boxed{d, a}, nil
 }
 
-// boxed puts every task into the image, with the notes at the same path as on the node.
+// boxed puts every task into the image, with the notes at the same path as on the node. So it
+// can do what it is for with tasks that name no image, which the cell is told.
 type boxed struct {
 	driver.Driver
 	agent Agent
+}
+
+func (b boxed) Capabilities() []string {
+	can := append(slices.Clone(b.Driver.Capabilities()), driver.CanHostRoot)
+	slices.Sort(can)
+	return can
 }
 
 func (b boxed) Start(ctx context.Context, t driver.Task) error {

@@ -40,7 +40,15 @@ func (r *run) judge(ctx context.Context, report *Report) error {
 	if err != nil {
 		return err
 	}
-	report.Attempts = len(attempts)
+	report.Attempts, report.On = len(attempts), map[string]int{}
+	for _, n := range r.world.nodes {
+		report.On[n.name] = 0
+	}
+	for _, a := range attempts {
+		if a.GetNode() != "" {
+			report.On[a.GetNode()]++
+		}
+	}
 	report.Doubles = doubles(string(notes))
 	report.Needless = needless(r.jobs, attempts)
 	return nil

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -12,7 +14,8 @@ type Report struct {
 	Seed     uint64
 	Took     time.Duration
 	Tasks    int
-	Attempts int // in the store
+	Attempts int            // in the store
+	On       map[string]int // of them, on each node
 
 	AgentKills, DaemonKills int
 
@@ -35,6 +38,9 @@ func (p *Report) Print(out io.Writer) {
 			fmt.Fprintf(out, "%s: %s\n", kind.name, f)
 		}
 	}
+	for _, node := range slices.Sorted(maps.Keys(p.On)) {
+		fmt.Fprintf(out, "%s: %d attempts\n", node, p.On[node])
+	}
 	fmt.Fprintf(out, "seed %d, %.0f s: kills %d (agents %d, containerd %d), tasks %d, attempts %d, doubles %d, leaks %d, needless ends %d\n",
 		p.Seed, p.Took.Seconds(), p.AgentKills+p.DaemonKills, p.AgentKills, p.DaemonKills, p.Tasks, p.Attempts,
 		len(p.Doubles), len(p.Leaks), len(p.Needless))
@@ -46,6 +52,11 @@ func (p *Report) Err() error {
 	for what, found := range map[string][]string{"not at rest": p.Unrest, "doubles": p.Doubles, "leaks": p.Leaks, "needless ends": p.Needless} {
 		if len(found) > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d", what, len(found)))
+		}
+	}
+	for node, n := range p.On {
+		if n == 0 {
+			errs = append(errs, fmt.Errorf("nothing ran on %s", node))
 		}
 	}
 	if p.AgentKills == 0 || p.DaemonKills == 0 || p.Attempts == 0 {

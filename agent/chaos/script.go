@@ -61,6 +61,7 @@ type job struct {
 	name    string
 	count   int
 	seconds int
+	driver  string  // of the nodes that it is for: else all would be packed onto one
 	at      float64 // the part of the run's time after which it is submitted
 	stopAt  float64 // after which it is stopped; 0: at the end
 
@@ -75,7 +76,7 @@ func plan(r *random, tasks int) (jobs []*job) {
 		for ; k < len(all)-1 && pick >= all[k].weight; k++ {
 			pick -= all[k].weight
 		}
-		j := &job{kind: all[k], count: min(1+r.IntN(5), tasks-n), seconds: 1 + r.IntN(9), at: r.Float64() * 0.85}
+		j := &job{kind: all[k], count: min(1+r.IntN(5), tasks-n), seconds: 1 + r.IntN(9), driver: []string{"native", "containerd"}[r.IntN(2)], at: r.Float64() * 0.85}
 		j.name = fmt.Sprintf("%s-%d", j.kind.name, len(jobs))
 		if j.kind.name == "long" {
 			j.seconds = 5 + r.IntN(30)
@@ -105,8 +106,9 @@ func (j *job) spec(notes string) *ohmv1.JobSpec {
 		Stop: &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(time.Second)},
 		Groups: []*ohmv1.Group{{
 			Name: "main", Count: int32(j.count), Command: []string{filepath.Join(notes, holdVerb), holdVerb, notes, prelude + j.kind.script},
-			Env:       map[string]string{"SECONDS_": fmt.Sprint(j.seconds), markEnv: notes},
-			Resources: &ohmv1.Resources{CpuMilli: 10, MemoryBytes: cmp.Or(j.kind.memory, 64<<20)},
+			Constraints: []*ohmv1.Constraint{{Key: "driver", Op: ohmv1.Operator_OPERATOR_IN, Values: []string{j.driver}}},
+			Env:         map[string]string{"SECONDS_": fmt.Sprint(j.seconds), markEnv: notes},
+			Resources:   &ohmv1.Resources{CpuMilli: 10, MemoryBytes: cmp.Or(j.kind.memory, 64<<20)},
 		}},
 	}
 	if j.kind.apart {
