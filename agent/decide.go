@@ -29,6 +29,7 @@ type situation struct {
 	devices string             // what is wrong with its devices, for people
 	worst   ohmv1.DeviceHealth // of them
 	health  health.Verdict
+	disk    string // how much more of it the task has taken than it may, for people
 	now     time.Time
 }
 
@@ -81,8 +82,11 @@ func decide(s situation) decision {
 	if s.alive() {
 		if d.want != task.Running && !asked {
 			m.StopAsked, m.StopCause = s.now, cause
-			if cause == task.Unhealthy {
+			switch cause {
+			case task.Unhealthy:
 				m.StopWhy = s.health.Why
+			case task.DiskExceeded:
+				m.StopWhy = s.disk
 			}
 			wish.StopAsked = s.now
 		}
@@ -110,6 +114,9 @@ func stopCause(s *situation) (cause string, limit time.Time) {
 	}
 	if s.health.Dead && s.alive() {
 		return task.Unhealthy, time.Time{}
+	}
+	if s.disk != "" && s.alive() {
+		return task.DiskExceeded, time.Time{}
 	}
 	most := s.desired.GetMaxRuntime().AsDuration()
 	if most <= 0 || !s.alive() || s.seen.Started.IsZero() {

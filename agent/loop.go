@@ -329,6 +329,7 @@ func earlier(a, b time.Time) time.Time {
 
 func (l *loop) situation(e *entry, now time.Time) situation {
 	s := situation{desired: e.desired, seen: e.seen, here: e.here, memo: e.memo, unsent: e.unsent, health: e.healthy(), now: now}
+	s.disk = l.usage.tooMuch(e.id)
 	s.devices, s.worst = deviceNews(l.facts, e.desired.GetPlacement())
 	return s
 }
@@ -378,7 +379,7 @@ func (l *loop) saw(e *entry, o driver.Observation, here bool, err error) {
 		l.living++
 	}
 	if l.samples {
-		l.usage.setAlive(e.id, e.alive())
+		l.usage.setAlive(e.id, e.alive(), e.memo.Run.GetPlacement().GetResources().GetDiskBytes())
 	}
 	l.touch(e)
 }

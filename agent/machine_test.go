@@ -25,6 +25,7 @@ type machine struct {
 	written   map[string]time.Time
 	listLogs  error            // of ListLogs
 	logBytes  error            // of LogBytes
+	disk      map[string]int64 // of DiskBytes
 	rotated   int64            // so much of each stream is not there any more
 	calls     []string         // that changed something, in order
 	stubborn  map[string]bool  // ignores SIGTERM
@@ -318,6 +319,12 @@ func (m *machine) ListLogs(context.Context) (map[string]time.Time, error) {
 		kept[id] = m.written[id]
 	}
 	return kept, nil
+}
+
+func (m *machine) DiskBytes(_ context.Context, id string) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.disk[id], nil
 }
 
 func (m *machine) LogBytes(_ context.Context, id string) (n int64, err error) {

@@ -2,15 +2,18 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -24,27 +27,49 @@ type sample struct {
 // but whoever asks is told.
 type usage struct {
 	mu    sync.Mutex
-	alive map[string]bool     // tasks
+	alive map[string]int64    // tasks, and how much disk each may take; 0: as much as there is
+	over  map[string]string   // tasks that have taken more: how much, for people
 	kept  map[string][]sample // the newest, oldest first
 }
 
-func (u *usage) setAlive(id string, alive bool) {
+func (u *usage) setAlive(id string, alive bool, disk int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
 	case !alive:
 		delete(u.alive, id)
+		delete(u.over, id)
 	case u.alive == nil:
-		u.alive = map[string]bool{id: true}
+		u.alive = map[string]int64{id: disk}
 	default:
-		u.alive[id] = true
+		u.alive[id] = disk
 	}
 }
 
-func (u *usage) tasks() []string {
+func (u *usage) tasks() map[string]int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.Collect(maps.Keys(u.alive))
+	return maps.Clone(u.alive)
+}
+
+// tookTooMuch notes that a task has taken more disk than it may.
+func (u *usage) tookTooMuch(id, why string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, alive := u.alive[id]; !alive {
+		return
+	}
+	if u.over == nil {
+		u.over = map[string]string{}
+	}
+	u.over[id] = why
+}
+
+// tooMuch says of a task that has taken more disk than it may how much; else "".
+func (u *usage) tooMuch(id string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.over[id]
 }
 
 // add keeps a sample, and no more than so many of the task.
@@ -67,7 +92,7 @@ func (u *usage) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for id := range u.kept {
-		if !u.alive[id] {
+		if _, alive := u.alive[id]; !alive {
 			delete(u.kept, id)
 		}
 	}
@@ -79,12 +104,32 @@ func (a *Agent) sampling(ctx context.Context) error {
 		return nil
 	}
 	for pause(ctx, a.Sample); ctx.Err() == nil; pause(ctx, a.Sample) {
-		for _, id := range a.usage.tasks() {
+		for id, disk := range a.usage.tasks() {
 			a.sampled(ctx, id)
+			if disk > 0 {
+				a.measureDisk(ctx, id, disk)
+			}
 		}
 		a.usage.forget()
 	}
 	return nil
+}
+
+// measureDisk finds out whether a task has taken more disk than it may, which ends it. That is
+// noticed only when it is looked at: the node's own guard against a full disk does not wait for it.
+func (a *Agent) measureDisk(ctx context.Context, id string, may int64) {
+	ctx, cancel := context.WithTimeout(ctx, a.LookTimeout)
+	defer cancel()
+	took, err := a.Driver.DiskBytes(ctx, id)
+	if err != nil {
+		a.Log.Debug("what a task takes of the disk is not known", zap.String("task", id), zap.Error(err))
+		return
+	}
+	if took > may {
+		used, limit := resource.RoundPair(took, may)
+		a.usage.tookTooMuch(id, fmt.Sprintf("it took %s of the disk; its limit is %s", used, limit))
+		a.hint(id)
+	}
 }
 
 // sampled takes a sample of a task now, and gives all there are; none where it does not run.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -47,5 +48,31 @@ func TestUsage(t *testing.T) {
 		w.pass(time.Minute)
 		equal(t, "samples of an ended task", len(w.agent.usage.kept), 0)
 		equal(t, "an ended task", len(ask().GetTasks()), 0)
+	})
+}
+
+// TestDiskLimit: a task that takes more of the disk than it asked for is ended, by its own
+// fault; one that asked for as much, and one that asked for none, run on.
+func TestDiskLimit(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.config.Sample, w.config.Node.Capacity.DiskBytes = 10*time.Second, 10<<30
+		w.m.abilities = []string{driver.CanStats}
+		w.start()
+		disk := func(bytes int64) func(*ohmv1.Assignment) {
+			return func(a *ohmv1.Assignment) { a.Placement.Resources.DiskBytes = bytes }
+		}
+		greedy, exact, free := assignment("greedy", 100, disk(2<<30)), assignment("exact", 100, disk(3<<30)), assignment("free", 100)
+		w.complete(greedy, exact, free)
+		w.pass(time.Minute)
+		equal(t, "before it has written much", w.last(greedy.Id).GetState(), task.Running)
+		w.m.mu.Lock()
+		w.m.disk = map[string]int64{greedy.Id: 3 << 30, exact.Id: 3 << 30, free.Id: 3 << 30}
+		w.m.mu.Unlock()
+		w.pass(time.Minute)
+		last := w.last(greedy.Id)
+		equal(t, "end", task.Name(last.GetState())+" "+last.GetCause(), "Failed DiskExceeded")
+		equal(t, "message", last.GetMessage(), "it took 3Gi of the disk; its limit is 2Gi")
+		equal(t, "as much as it asked for", w.last(exact.Id).GetState(), task.Running)
+		equal(t, "nothing asked for", w.last(free.Id).GetState(), task.Running)
 	})
 }

@@ -157,6 +157,10 @@ type Driver interface {
 	// where the driver has not CanStats.
 	Stats(ctx context.Context, id string) (s Stats, ok bool, err error)
 
+	// DiskBytes is what a task has written to its scratch folder and over its images, as it
+	// takes of the disk; its logs are not in it. 0 where there is nothing of it.
+	DiskBytes(ctx context.Context, id string) (int64, error)
+
 	// Logs opens one stream ("stdout" or "stderr") of a task for reading; at the end of
 	// what is written so far Read returns io.EOF and may be tried again, also across a
 	// rotation of the log. Links out of the task's folder are never followed. An unknown

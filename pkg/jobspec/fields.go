@@ -130,7 +130,7 @@ func groupFields() []field[ohmv1.Group] {
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.CpuMilli = r.cpu(at, v) }},
 		{name: "memory", form: "bytes: `512Mi`, `1.5Gi`, `2G`", preset: "required", meaning: "Memory of each task. `0` asks for none.", aka: []string{"ram"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.MemoryBytes = r.bytes(at, v) }},
-		{name: "disk", form: "bytes", preset: "0", meaning: "Disk space of each task.", aka: []string{"storage"},
+		{name: "disk", form: "bytes", preset: "0", meaning: "Disk space of each task: what it may write to its scratch folder and over its images. One that takes more is ended as DiskExceeded.", aka: []string{"storage"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.DiskBytes = r.bytes(at, v) }},
 		{name: "gpus", form: "map", preset: "none", meaning: "GPUs of each task.",
 			read: func(r *reader, at place, v ast.Node, g *group) {

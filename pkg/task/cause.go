@@ -11,6 +11,7 @@ const (
 	ImageDenied   = "ImageDenied"   // the registry does not give it to this node
 	TimedOut      = "TimedOut"      // maxRuntime
 	Unhealthy     = "Unhealthy"     // its liveness check failed
+	DiskExceeded  = "DiskExceeded"  // it wrote more than the disk that it asked for; the message has both
 
 	PortBusy   = "PortBusy"   // somebody outside of the cell has a port of its (Status.busy_ports): it never ran
 	DeviceLost = "DeviceLost" // a device of its is not there any more, or not well
@@ -47,7 +48,7 @@ const (
 // UserError, so that no cause leads to attempts without end.
 func ClassOf(cause string) (class Class, known bool) {
 	switch cause {
-	case Exited, Signalled, OOMKilled, StartFailed, ImageNotFound, ImageDenied, TimedOut, Unhealthy:
+	case Exited, Signalled, OOMKilled, StartFailed, ImageNotFound, ImageDenied, TimedOut, Unhealthy, DiskExceeded:
 		return UserError, true
 	case PortBusy, DeviceLost, DiskFull, Refused:
 		return NodeFault, true

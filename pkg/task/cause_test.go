@@ -45,6 +45,7 @@ func TestEveryCause(t *testing.T) {
 		"ImageDenied":   {UserError, Failed},
 		"TimedOut":      {UserError, Failed},
 		"Unhealthy":     {UserError, Failed},
+		"DiskExceeded":  {UserError, Failed},
 		"PortBusy":      {NodeFault, Failed},
 		"DeviceLost":    {NodeFault, Failed},
 		"DiskFull":      {NodeFault, Failed},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -245,6 +247,36 @@ func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (d
 
 // ListLogs names the tasks of which there are logs.
 func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { return d.logs.List(ctx) }
+
+// DiskBytes is what the scratch folder takes, and what lies over the images.
+func (d *Driver) DiskBytes(ctx context.Context, id string) (int64, error) {
+	if err := folder.CheckID(id); err != nil {
+		return 0, err
+	}
+	bytes, err := folder.Size(ctx, filepath.Join(d.folder(id), scratchDir))
+	if err != nil {
+		return 0, err
+	}
+	t, err := folder.Read[driver.Task](filepath.Join(d.folder(id), specFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return bytes, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	names, err := d.containers(t)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		usage, err := d.client.SnapshotService(snapshotter).Usage(ctx, name)
+		if err != nil && !errdefs.IsNotFound(err) {
+			return 0, fmt.Errorf("ask containerd what container %s has written: %w", name, err)
+		}
+		bytes += usage.Size
+	}
+	return bytes, nil
+}
 
 // LogBytes counts what is in the folder of a task's logs.
 func (d *Driver) LogBytes(_ context.Context, id string) (int64, error) { return d.logs.Size(id) }

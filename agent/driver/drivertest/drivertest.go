@@ -151,6 +151,7 @@ var cases = []struct {
 	{"PidsLimit", driver.CanPids, pidsLimit},
 	{"CPUMax", driver.CanCPUMax, cpuMax},
 	{"Stats", driver.CanStats, stats},
+	{"DiskBytes", Processes, diskBytes},
 	{"Devices", driver.CanDevices, devices},
 
 	{"OwnNetwork", driver.CanOwnNetwork, ownNetwork},

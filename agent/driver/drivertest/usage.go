@@ -81,3 +81,37 @@ func stats(t *testing.T, b *bench) {
 		t.Errorf("of an ended task: %+v, %v", s, err)
 	}
 }
+
+// What a task writes to its scratch folder and over its image is measured, also by another
+// driver, as what it takes of the disk: files of several names once, holes not at all.
+func diskBytes(t *testing.T, b *bench) {
+	bytes := func(id string) int64 {
+		t.Helper()
+		n, err := b.driver.DiskBytes(b.Context(), id)
+		b.must(err)
+		return n
+	}
+	if n := bytes("never-started"); n != 0 {
+		t.Errorf("an unknown task takes %d bytes", n)
+	}
+	script := `dd if=/dev/zero of=$HOME/a bs=1M count=3 2>/dev/null; ln $HOME/a $HOME/b; dd if=/dev/zero of=$HOME/hole bs=1M seek=500 count=0 2>/dev/null; `
+	most := int64(4 << 20)
+	if b.Image != "" {
+		script += `dd if=/dev/zero of=/over bs=1M count=3 2>/dev/null; `
+		most += 3 << 20
+	}
+	id := b.start(in(driver.Box{}, script+"echo done; sleep 1000"))
+	b.says(id, "done")
+	for range 2 {
+		if n := bytes(id); n < most-1<<20 || n > most {
+			t.Errorf("it takes %d bytes; want %d to %d", n, most-1<<20, most)
+		}
+		b.restart()
+	}
+	b.must(b.driver.Kill(b.Context(), id))
+	b.ended(id)
+	b.must(b.driver.Remove(b.Context(), id))
+	if n := bytes(id); n != 0 {
+		t.Errorf("what is left of it takes %d bytes", n)
+	}
+}

@@ -281,6 +281,9 @@ func (d *Driver) ListLogs(context.Context) (map[string]time.Time, error) {
 	return maps.Clone(d.logs), nil
 }
 
+// DiskBytes is 0: there is no disk.
+func (d *Driver) DiskBytes(context.Context, string) (int64, error) { return 0, nil }
+
 // LogBytes is 0: there is no disk.
 func (d *Driver) LogBytes(context.Context, string) (int64, error) { return 0, nil }
 

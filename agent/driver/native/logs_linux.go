@@ -3,9 +3,11 @@ package native
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
@@ -16,6 +18,14 @@ func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (d
 
 // ListLogs names the tasks of which there are logs.
 func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { return d.logs.List(ctx) }
+
+// DiskBytes is what the scratch folder takes, and what lies over the image.
+func (d *Driver) DiskBytes(ctx context.Context, id string) (int64, error) {
+	if err := folder.CheckID(id); err != nil {
+		return 0, err
+	}
+	return folder.Size(ctx, filepath.Join(d.folder(id), scratchDir), filepath.Join(d.folder(id), boxDir, "upper"))
+}
 
 // LogBytes counts what is in the folder of a task's logs.
 func (d *Driver) LogBytes(_ context.Context, id string) (int64, error) { return d.logs.Size(id) }
