@@ -288,6 +288,23 @@ func (s *Snapshot) Tally(c *Concern, spec *ohmv1.JobSpec, version int64) *Tally 
 	return s.tally(c.Rule, spec, version, c.owners)
 }
 
+// KeptOff says of a node whether a required rule between tasks keeps one of a job's group off it,
+// as things stand; nil where no rule concerns the group, as is so for most.
+func (s *Snapshot) KeptOff(job *Job, g *ohmv1.Group) func(NodeName) bool {
+	of := s.concerns(job.Record.GetSpec(), g.GetName())
+	if len(of) == 0 {
+		return nil
+	}
+	v := newValidator(s, 0)
+	c := Claim{Slot: Slot{Namespace: job.Name.Namespace, Job: job.Name.Name, Group: g.GetName(), Version: job.Record.GetVersion()}}
+	txn := &Txn{Claims: []Claim{c}, Snapshot: s.Revision()}
+	return func(node NodeName) bool {
+		txn.Claims[0].Node = node
+		_, lost := v.judgeRules(txn, 0)
+		return lost != nil
+	}
+}
+
 // selected are the jobs that may have tasks which a rule is about.
 func (s *Snapshot) selected(r *Rule) iter.Seq[*Job] {
 	return func(yield func(*Job) bool) {

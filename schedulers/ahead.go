@@ -139,6 +139,7 @@ func (u *starving) able(s *cellstate.Snapshot) (nodes []*cellstate.Node) {
 // fillAll claims for the needs on nodes without what is gone, first come first served, on at
 // most so many nodes (0: any number). False if too few of them find room.
 func (u *starving) fillAll(s *cellstate.Snapshot, nodes []*cellstate.Node, gone func(*cellstate.Placement) bool, most int) bool {
+	u.on(s)
 	u.txn.Snapshot, u.txn.Claims = s.Revision(), nil
 	open, used := u.needs, 0
 	for _, n := range nodes {

@@ -14,6 +14,7 @@ import (
 // on at most so many nodes (0: any number). False if too few needs find one. What needs no
 // more than one node has found none among those that are as they were.
 func (u *starving) fit(s, before *cellstate.Snapshot, taken map[cellstate.NodeName]bool, from uint64, most int) bool {
+	u.on(s)
 	u.txn.Snapshot, u.txn.Claims = s.Revision(), nil
 	open := slices.Clone(u.needs)
 	seen := map[cellstate.NodeName]bool{}
@@ -52,7 +53,7 @@ func (u *starving) fill(n *cellstate.Node, needs []reconcile.Need) (left []recon
 	trial.Claims = nil
 	var full *ohmv1.Group // the last that did not fit: needs of a group follow each other
 	for _, need := range needs {
-		if full == need.Group || need.Node != "" && need.Node != n.Name || !reconcile.Eligible(n, need.Group) {
+		if full == need.Group || need.Node != "" && need.Node != n.Name || !reconcile.Eligible(n, need.Group) || u.keptOff(need.Group, n.Name) {
 			left = append(left, need)
 			continue
 		}

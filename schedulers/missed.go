@@ -95,5 +95,6 @@ func fitsWithout(now *cellstate.Snapshot, node cellstate.NodeName, p *cellstate.
 		return false
 	}
 	u := &starving{job: job, txn: &cellstate.Txn{}}
+	u.on(without)
 	return len(u.fill(without.Node(node), []reconcile.Need{need})) == 0
 }

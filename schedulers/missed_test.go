@@ -2,6 +2,7 @@ package schedulers
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -137,6 +138,49 @@ func TestSearchFindsWhatHasChanged(t *testing.T) {
 		}
 		if u.fit(now, now, nil, 0, 0) != (least == 2) {
 			t.Errorf("%d: where nothing has changed it found %v", least, u.txn.Claims)
+		}
+	}
+}
+
+// Room on a node that a rule keeps a task off is none to it: nothing is held or reserved there
+// for it, and nobody yields to it.
+func TestSearchKeepsToRules(t *testing.T) {
+	cell := celltest.New(t, memstore.New())
+	for _, n := range []string{"n1", "n2"} {
+		cell.Node(celltest.Node{Name: n, Attributes: map[string]string{"zone": "a"}})
+		cell.Put(cellstate.Record{Key: cellstate.AliveKey(cellstate.NodeName(n)), Value: &ohmv1.Alive{Node: n}})
+	}
+	key := map[string]string{"app": "db"}
+	cell.Job(celltest.Job{Name: "db", Labels: key})
+	cell.Place("db", 0, "n1")
+	rule := func(within string) []*ohmv1.Affinity {
+		return []*ohmv1.Affinity{{To: &ohmv1.Selector{Labels: key}, Within: within, Required: true}}
+	}
+	for name, job := range map[string]celltest.Job{
+		"":   {Name: "zone", AntiAffinity: rule("zone")},
+		"n2": {Name: "node", AntiAffinity: rule("node")},
+		"n1": {Name: "near", Affinity: rule("node")},
+	} {
+		row := cell.Job(job)
+		now := cell.Snapshot().Job(row)
+		s := cell.Snapshot()
+		need := []reconcile.Need{{Slot: celltest.Slot(s, now.Name, "main", 0), Attempt: 1, Group: now.Group("main")}}
+		for _, search := range []func(*starving) bool{
+			func(u *starving) bool { return u.fit(s, nil, nil, 0, 0) },
+			func(u *starving) bool {
+				return u.fillAll(s, slices.Collect(s.Nodes()), func(*cellstate.Placement) bool { return false }, 0)
+			},
+		} {
+			u := &starving{job: now, needs: need, least: 1, txn: &cellstate.Txn{}}
+			if found := search(u); found != (name != "") || found && u.txn.Claims[0].Node != cellstate.NodeName(name) {
+				t.Errorf("job %s: found %v: %v, want %q", now.Name, found, u.txn.Claims, name)
+			}
+		}
+		v := rival{job: now, need: need[0]}
+		for n := range s.Nodes() {
+			if v.fits(s, n) != (string(n.Name) == name) {
+				t.Errorf("job %s would be yielded to on node %s, want on %q", now.Name, n.Name, name)
+			}
 		}
 	}
 }

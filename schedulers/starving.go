@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
@@ -16,6 +17,30 @@ type starving struct {
 	lost  []cellstate.NodeName
 	alone bool           // as if nobody else held room
 	txn   *cellstate.Txn // of the hold, once it stands
+
+	snapshot *cellstate.Snapshot // on which room is looked for; nil: rules between tasks are left out
+	kept     map[*ohmv1.Group]func(cellstate.NodeName) bool
+}
+
+// on makes a snapshot the one on which room is looked for.
+func (u *starving) on(s *cellstate.Snapshot) {
+	if u.snapshot != s {
+		u.snapshot, u.kept = s, map[*ohmv1.Group]func(cellstate.NodeName) bool{}
+	}
+}
+
+// keptOff says whether a rule between tasks keeps the group off a node, as things stand: then
+// no room there is any use to it.
+func (u *starving) keptOff(g *ohmv1.Group, node cellstate.NodeName) bool {
+	if u.snapshot == nil {
+		return false
+	}
+	off, known := u.kept[g]
+	if !known {
+		off = u.snapshot.KeptOff(u.job, g)
+		u.kept[g] = off
+	}
+	return off != nil && off(node)
 }
 
 // wantHold notes that the job's next losses shall be prevented.

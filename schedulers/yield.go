@@ -114,7 +114,7 @@ func registered(s *cellstate.Snapshot, scheduler, instance string) bool {
 }
 
 // fits says whether there is room for the rival on a node.
-func (v *rival) fits(n *cellstate.Node) bool {
+func (v *rival) fits(s *cellstate.Snapshot, n *cellstate.Node) bool {
 	if n.Facts == nil {
 		return false
 	}
@@ -123,6 +123,7 @@ func (v *rival) fits(n *cellstate.Node) bool {
 		return false
 	}
 	u := &starving{job: v.job, txn: &cellstate.Txn{}}
+	u.on(s)
 	return len(u.fill(n, []reconcile.Need{v.need})) == 0
 }
 
@@ -144,7 +145,7 @@ func (r *Runner) yieldTo(s *cellstate.Snapshot, now time.Time) {
 		return
 	}
 	for _, n := range changes {
-		at := slices.IndexFunc(y.rivals, func(v rival) bool { return v.fits(n) })
+		at := slices.IndexFunc(y.rivals, func(v rival) bool { return v.fits(s, n) })
 		if at < 0 {
 			delete(y.offers, n.Name)
 			continue
