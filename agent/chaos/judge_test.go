@@ -3,6 +3,7 @@ package chaos
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,10 +30,14 @@ func TestDoubles(t *testing.T) {
 }
 
 func TestNeedless(t *testing.T) {
-	again, server := kinds()[2], kinds()[7]
-	if again.name != "again" || server.name != "server" {
-		t.Fatalf("the kinds have moved: %s, %s", again.name, server.name)
+	named := func(name string) kind {
+		i := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
+		if i < 0 {
+			t.Fatalf("there is no kind %s", name)
+		}
+		return kinds()[i]
 	}
+	again, server := named("again"), named("server")
 	view := func(task string, attempt int32, cause string) *ohmv1.TaskView {
 		return &ohmv1.TaskView{Task: task, Attempt: attempt, Cause: cause}
 	}
@@ -54,6 +59,23 @@ func TestNeedless(t *testing.T) {
 	} {
 		if got := needless([]*job{c.job}, c.attempts); len(got) != c.want {
 			t.Errorf("%s: %q, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestReport: a run proves nothing where nothing was killed, or a node ran no task.
+func TestReport(t *testing.T) {
+	for _, c := range []struct {
+		report Report
+		wrong  string
+	}{
+		{Report{AgentKills: 1, DaemonKills: 1, Attempts: 2, On: map[string]int{"a": 1, "b": 1}}, ""},
+		{Report{AgentKills: 1, DaemonKills: 1, Attempts: 2, On: map[string]int{"a": 2, "b": 0}}, "nothing ran on b"},
+		{Report{AgentKills: 1, Attempts: 2, On: map[string]int{"a": 2}}, "nothing was killed"},
+		{Report{AgentKills: 1, DaemonKills: 1, Attempts: 2, On: map[string]int{"a": 2}, Leaks: []string{"x"}}, "leaks: 1"},
+	} {
+		if err := c.report.Err(); (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%+v: %v, want %q", c.report, err, c.wrong)
 		}
 	}
 }

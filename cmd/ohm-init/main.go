@@ -44,11 +44,8 @@ func main() {
 		return
 	}
 	if os.Getpid() != 1 && len(os.Args) == 4 && os.Args[1] == netVerb {
-		if err := keepNetwork(os.Args[3]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+		fmt.Fprintln(os.Stderr, keepNetwork(os.Args[3]))
+		os.Exit(1)
 	}
 	// Anywhere else it would end every process of the machine that it may end.
 	if os.Getpid() != 1 {
