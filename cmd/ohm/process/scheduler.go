@@ -40,6 +40,8 @@ type Scheduler struct {
 	DataDir  string // keeps the instance's name; empty: a fresh one each time
 	Version  string
 	Times    schedulers.Times
+	// Evictions are as in schedulers.Config.
+	Evictions schedulers.EvictionLimits
 	// CheckEvery is the time in which the mirror compares itself with the store once; 0: never.
 	CheckEvery time.Duration
 	Log        *zap.Logger
@@ -82,7 +84,7 @@ func (s Scheduler) run(ctx context.Context, policy string) error {
 	m := mirror.New(store, log, mirror.CheckEvery(s.CheckEvery))
 	runner := schedulers.New(schedulers.Config{
 		Cell: m, Store: store, Scheduler: policies()[policy](), Name: name, Instance: s.Instance,
-		Policy: policy, Version: s.Version, BuiltIn: name == policy, Log: log, Times: s.Times,
+		Policy: policy, Version: s.Version, BuiltIn: name == policy, Log: log, Times: s.Times, Evictions: s.Evictions,
 	})
 	return lifecycle.Run(ctx, lifecycle.Part{Name: "mirror", Run: m.Run}, lifecycle.Part{Name: "runner", Run: runner.Run})
 }
