@@ -137,6 +137,8 @@ func reasonText(r *ohmv1.Reason) string {
 		return "cannot: " + r.GetDimension()
 	case "Hollow":
 		return "simulated"
+	case ReasonUnexplained:
+		return "without a reason"
 	}
 	return strings.TrimSpace(r.GetReason() + " " + r.GetDimension())
 }
