@@ -21,7 +21,7 @@ ROBUSTFLAGS ?=
 # make scale: of simulated nodes.
 NODES ?= 5000
 
-.PHONY: help build test verify generate format vet lint architecture generated bench bench-packages robust scale chaos demo clean
+.PHONY: help build test verify generate format vet lint architecture generated bench bench-packing bench-packages robust scale chaos demo clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ generate: ## the code of proto/, docs/cli and docs/job-file.md
 
 bench: build ## what a cell can do on this machine: every row for some seconds, and one table
 	bin/ohm bench all
+
+bench-packing: build ## Ohm's choice of nodes beside first fit, best fit, FGD and others on the trace openb in $$OHM_TRACES
+	bin/ohm bench packing
 
 bench-packages: ## the packages' own benchmarks, for benchstat (PKG=./some/package for some; BENCHFLAGS)
 	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) $(PKG) | grep -Ev '^(PASS|ok|\?)'

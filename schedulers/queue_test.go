@@ -283,16 +283,16 @@ func TestSharesAreEvenAndStable(t *testing.T) {
 	}
 }
 
-func TestHomeIsAmongAllInstances(t *testing.T) {
+func TestHomeIsAmongInstancesAndSchedulers(t *testing.T) {
 	q := newTestQueue(t)
 	for _, k := range []string{"ml/x", "batch/b", "batch/a", "service/a"} {
 		name, instance, _ := strings.Cut(k, "/")
 		q.put(cellstate.Change{Key: cellstate.InstanceKey(name, instance), Value: &ohmv1.SchedulerInstance{Scheduler: name, Instance: instance}})
 	}
-	for i, k := range []string{"batch/a", "batch/b", "ml/x", "service/a"} {
+	for k, want := range map[string]Home{"batch/a": {0, 2, 0, 3}, "batch/b": {1, 2, 0, 3}, "ml/x": {0, 1, 1, 3}, "service/a": {0, 1, 2, 3}} {
 		name, instance, _ := strings.Cut(k, "/")
-		if got := sharesOf(q.snapshot, name, instance); got.home != (Home{i, 4}) || !got.member {
-			t.Errorf("%s has home %v, want %d of 4", k, got.home, i)
+		if got := sharesOf(q.snapshot, name, instance); got.home != want || !got.member {
+			t.Errorf("%s has home %v, want %v", k, got.home, want)
 		}
 	}
 	if got := sharesOf(q.snapshot, "batch", "z"); got.member {

@@ -53,10 +53,11 @@ type Work struct {
 	Needs []reconcile.Need // by slot
 }
 
-// Home is the share of the nodes that an instance tries first, leaving it only when
-// nothing there fits: the nodes whose number, by name, modulo Of is Index. It keeps
-// instances out of each other's way at no loss of precision. Of 0 or 1: all nodes.
-type Home struct{ Index, Of int }
+// Home says where an instance is at home: on each node that is its own among the Of instances
+// of its scheduler (the Index-th), and its scheduler's among all Schedulers (the Scheduler-th), by
+// number. Elsewhere a node costs it something, so that instances are out of each other's
+// way at hardly any loss of precision. Of or Schedulers 0 or 1: all nodes.
+type Home struct{ Index, Of, Scheduler, Schedulers int }
 
 // Proposal is what a policy wants.
 type Proposal struct {

@@ -19,15 +19,19 @@ type shares struct {
 func sharesOf(s *cellstate.Snapshot, scheduler, instance string) shares {
 	sh := shares{self: instance}
 	for row := range s.Schedulers() {
-		for _, i := range row.Instances {
-			if row.Name == scheduler {
+		if len(row.Instances) == 0 {
+			continue
+		}
+		if row.Name == scheduler {
+			sh.home.Scheduler, sh.home.Of = sh.home.Schedulers, len(row.Instances)
+			for n, i := range row.Instances {
 				sh.instances = append(sh.instances, i.GetInstance())
 				if i.GetInstance() == instance {
-					sh.member, sh.home.Index = true, sh.home.Of
+					sh.member, sh.home.Index = true, n
 				}
 			}
-			sh.home.Of++
 		}
+		sh.home.Schedulers++
 	}
 	return sh
 }

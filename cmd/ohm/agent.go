@@ -8,8 +8,8 @@ import (
 
 	"github.com/ohmcell/ohm/agent"
 	"github.com/ohmcell/ohm/cmd/ohm/bench"
+	"github.com/ohmcell/ohm/cmd/ohm/openb"
 	"github.com/ohmcell/ohm/cmd/ohm/process"
-	"github.com/ohmcell/ohm/cmd/ohm/replay"
 	"github.com/ohmcell/ohm/pkg/config"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -85,7 +85,7 @@ func hollowNodes(s string) ([]*ohmv1.Node, error) {
 	if n, ok := isCount(s); ok {
 		return process.HollowNodes(n), nil
 	}
-	nodes, err := replay.ReadNodes(s)
+	nodes, err := openb.ReadNodes(s)
 	if err != nil {
 		return nil, refuse("--hollow-nodes: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 func benchCommand(a *app) *cobra.Command {
 	return noun("bench", "Measure how fast a cell is on this machine",
 		"Measure a cell of its own on this machine. Nothing of it stays.", "  ohm bench commit --nodes 5000 --schedulers 3 --steady 0.6\n  ohm bench all",
-		benchCommitCommand(a), benchAllCommand(a), benchEtcdCommand(a), benchSchedulerCommand(a))
+		benchCommitCommand(a), benchAllCommand(a), benchPackingCommand(a), benchEtcdCommand(a), benchSchedulerCommand(a))
 }
 
 func benchCommitCommand(a *app) *cobra.Command {

@@ -25,13 +25,15 @@ The format openb is that of the Alibaba GPU cluster trace: CSV files with the co
 sn, cpu_milli, memory_mib, gpu, model for nodes and name, cpu_milli, memory_mib, num_gpu,
 gpu_milli and, where they are known, gpu_spec and qos for tasks.`,
 		Example: `  ohm replay --format openb --nodes nodes.csv --tasks tasks.csv --schedulers 3
-  ohm replay --format openb --nodes nodes.csv --tasks tasks.csv -o json`,
+  ohm replay --format openb --nodes nodes.csv --tasks tasks.csv --shuffle 1 --inflate 1.3 -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case format != "openb":
 				return refuse("--format %q is not known; there is openb", format)
 			case conf.Nodes == "" || conf.Tasks == "":
 				return refuse("give both --nodes FILE and --tasks FILE")
+			case conf.Inflate <= 0 || conf.Inflate > 100:
+				return refuse("--inflate %v is not above 0 and at most 100", conf.Inflate)
 			case conf.Schedulers < 1 || conf.Schedulers > 64:
 				return refuse("--schedulers %d is not between 1 and 64", conf.Schedulers)
 			}
@@ -67,6 +69,8 @@ gpu_milli and, where they are known, gpu_spec and qos for tasks.`,
 	f.StringVar(&format, "format", "openb", "of the files")
 	f.StringVar(&conf.Nodes, "nodes", "", "file with the machines")
 	f.StringVar(&conf.Tasks, "tasks", "", "file with the tasks, in order of arrival")
+	f.Uint64Var(&conf.Shuffle, "shuffle", 0, "seed of another order of the tasks; 0: file order")
+	f.Float64Var(&conf.Inflate, "inflate", 1, "how many times all tasks: 1.3 is all and three tenths once more")
 	f.IntVar(&conf.Schedulers, "schedulers", 3, "scheduler processes; process i runs policy i mod 3 of service, batch, ml")
 	outputFlag(c, "table", "json")
 	return asPart(c)

@@ -167,7 +167,7 @@ func (s *sim) submit(t testing.TB, tasks []simTask) {
 			continue
 		}
 		in.Snapshot, in.Seed = seen, uint64(seen.Revision())*0x9E3779B97F4A7C15
-		in.Home = schedulers.Home{Index: home, Of: len(s.names)}
+		in.Home = schedulers.Home{Scheduler: home, Schedulers: len(s.names)}
 		began := time.Now()
 		p, err := s.policies[name].Schedule(context.Background(), in)
 		s.busy += time.Since(began)

@@ -127,29 +127,6 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 	return q
 }
 
-// What a node outside the home share costs, in thousandths of a GPU. With a price, and
-// not only when nothing at home fits, an instance leaves its share before it has to
-// strand GPUs there. Beyond the share, each instance has a part of the others' that it
-// takes first, so that two of them do not meet on the same node. Measured on openb with
-// three schedulers that see nothing of a round of 64 tasks: 95.6% of the GPUs and 0.055
-// conflicts per commit; 94.2% and 0.045 if they leave only when nothing fits; 95.5% and
-// 0.085 with one price for all others.
-const (
-	awayPrice = 300
-	farPrice  = 600
-)
-
-// price is what a node costs an instance with a home share.
-func price(home schedulers.Home, i int) float64 {
-	switch of := home.Of; {
-	case of < 2 || i%of == home.Index:
-		return 0
-	case i/of%of == home.Index:
-		return awayPrice
-	}
-	return farPrice
-}
-
 // Choose finds the best node for a request, by its number. With the load of the job at
 // work, what that says comes before the score. Equal nodes are told apart by the seed: it
 // names a node, and of equal ones the first from there on is taken, in a circle.

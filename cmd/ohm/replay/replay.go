@@ -1,3 +1,6 @@
+// Package replay runs a recorded workload through a whole cell: hollow nodes as in the
+// record, the record's tasks as jobs, and scheduler processes that really compete over
+// one etcd. What it reports is counted from the store.
 package replay
 
 import (
@@ -18,37 +21,49 @@ import (
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/etcdstore"
 	"github.com/ohmcell/ohm/cellstate/mirror"
+	"github.com/ohmcell/ohm/cmd/ohm/openb"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // Config of a replay.
 type Config struct {
-	Nodes, Tasks string // files in the form of openb
-	Schedulers   int    // processes
-	Program      string // the ohm binary
+	Nodes, Tasks string  // files in the form of openb
+	Shuffle      uint64  // seed of the order of the tasks; 0: as in the file
+	Inflate      float64 // how many times all tasks; see openb.Shuffle
+	Schedulers   int     // processes
+	Program      string  // the ohm binary
 	Notice       func(string)
 	Progress     func(settled, all int)
 	Log          io.Writer // what the processes log
 }
 
-// ahead bounds how many tasks one scheduler's queue may be ahead of another's.
-const ahead = 200
+// ahead bounds how many tasks one scheduler's queue may be ahead of another's, and underway
+// how many wait in all: the more are decided at a time, the older are the views that they
+// are decided on.
+const ahead, underway = 30, 40
 
 // perRequest is how many jobs one submission holds at most.
 const perRequest = 100
 
 // Run replays the record and counts what came of it.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	nodes, err := ReadNodes(c.Nodes)
+	nodes, err := openb.ReadNodes(c.Nodes)
 	if err != nil {
 		return nil, err
 	}
-	record, err := readTasks(c.Tasks)
+	record, err := openb.ReadTasks(c.Tasks)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range record.notices {
+	for _, n := range record.Notices {
 		c.Notice(n)
+	}
+	if c.Shuffle > 0 || c.Inflate != 1 {
+		record.Tasks = openb.Shuffle(record.Tasks, c.Shuffle, c.Inflate)
+	}
+	var jobs []*ohmv1.JobSpec
+	for _, t := range record.Tasks {
+		jobs = append(jobs, t.Job)
 	}
 	dir, err := os.MkdirTemp("", "ohm-replay-")
 	if err != nil {
@@ -75,7 +90,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	defer store.Close()
 
-	p := &player{Config: c, cell: cell, jobs: record.jobs, client: ohmv1.NewJobsClient(conn), mirror: mirror.New(store, zap.NewNop())}
+	p := &player{Config: c, cell: cell, jobs: jobs, client: ohmv1.NewJobsClient(conn), mirror: mirror.New(store, zap.NewNop())}
 	var report *Report
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
@@ -94,7 +109,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		if err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
-		report = count(final, record.jobs, took, c.Schedulers, len(audit.Violations))
+		report = count(final, jobs, took, c.Schedulers, len(audit.Violations))
 		return nil
 	})
 	if err := group.Wait(); err != nil {
@@ -230,7 +245,7 @@ func (p *player) submit(ctx context.Context) error {
 	}
 	var batch []*ohmv1.JobSpec
 	from := p.next
-	for p.next < len(p.jobs) && len(batch) < perRequest {
+	for p.next < len(p.jobs) && len(batch) < perRequest && len(p.waiting)+len(batch) < underway {
 		j := p.jobs[p.next]
 		least := min(queues["service"], queues["batch"], queues["ml"])
 		if queues[j.GetScheduler()]-least >= ahead {

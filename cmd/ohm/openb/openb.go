@@ -1,14 +1,15 @@
-// Package replay runs a recorded workload through a whole cell: hollow nodes as in the
-// record, the record's tasks as jobs, and scheduler processes that really compete over
-// one etcd. What it reports is counted from the store.
-package replay
+// Package openb reads the lists of the Alibaba GPU cluster trace of 2023, openb: CSV files
+// of machines and of tasks in the order of their arrival.
+package openb
 
 import (
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,14 +111,17 @@ func ReadNodes(file string) ([]*ohmv1.Node, error) {
 	return nodes, t.err
 }
 
-// tasks of a record, with what had to be assumed because the file does not say it.
-type tasks struct {
-	jobs    []*ohmv1.JobSpec
-	notices []string
+// Tasks of a record, and what had to be assumed because the file does not say it.
+type Tasks struct {
+	Tasks   []Task
+	Notices []string
 }
 
-// readTasks reads a task list in the form of openb, a job of one task for each line.
-func readTasks(file string) (*tasks, error) {
+// Task is one line of a record: a job of one task.
+type Task struct{ Job *ohmv1.JobSpec }
+
+// ReadTasks reads a task list in the form of openb.
+func ReadTasks(file string) (*Tasks, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -127,17 +131,40 @@ func readTasks(file string) (*tasks, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &tasks{}
+	out := &Tasks{}
 	for column, meaning := range map[string]string{"qos": "every task counts as LS", "gpu_spec": "no task is bound to a GPU model"} {
 		if !t.has(column) {
-			out.notices = append(out.notices, fmt.Sprintf("%s has no column %s: %s", file, column, meaning))
+			out.Notices = append(out.Notices, fmt.Sprintf("%s has no column %s: %s", file, column, meaning))
 		}
 	}
 	for t.next() {
-		out.jobs = append(out.jobs, t.job())
+		out.Tasks = append(out.Tasks, Task{t.job()})
 	}
 	return out, t.err
 }
+
+// Shuffle puts tasks into an order that the seed decides (0: as they are), and takes of that
+// order so many times all of them: 1.3 is all, and then the first three tenths once more under names of their
+// own; 0.6 the first six tenths.
+func Shuffle(tasks []Task, seed uint64, times float64) []Task {
+	var out []Task
+	shuffled := slices.Clone(tasks)
+	if seed != 0 {
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	}
+	for n := range int(times * float64(len(tasks))) {
+		t := shuffled[n%len(tasks)]
+		if round := n / len(tasks); round > 0 {
+			t.Job = proto.CloneOf(t.Job)
+			t.Job.Name = fmt.Sprintf("%s-%d", t.Job.GetName(), round+1)
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// precedence is that of every task: none takes another's place.
+const precedence = 100
 
 // job is the row's task: several GPUs make it ml's, else the quality of service decides
 // between service and batch.
@@ -164,6 +191,5 @@ func (t *table) job() *ohmv1.JobSpec {
 			kind = "ml"
 		}
 	}
-	precedence := map[string]int32{"service": 200, "batch": 100, "ml": 100}[kind]
 	return &ohmv1.JobSpec{Namespace: "default", Name: t.text("name"), Kind: kind, Scheduler: kind, Precedence: proto.Int32(precedence), Groups: []*ohmv1.Group{group}}
 }
