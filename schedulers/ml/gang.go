@@ -140,18 +140,21 @@ func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplace
 	return claims, unplaced, later
 }
 
-// options is how many kinds of node the search tries for one task; detours is how many
-// claims it may take beyond one for each task.
+// options is how many kinds of node a search tries for one task at first; detours is how
+// many claims it may take beyond one for each task. The search that leaves nothing out may
+// take more where they are cheap: so many that it looks at a node thorough times.
 const (
-	options = 8
-	detours = 64
+	options  = 8
+	detours  = 64
+	thorough = 1 << 15
 )
 
 // search looks for nodes for all needs where the best node of one takes another's only
-// one: it goes back and tries others, within bounds. nil: it found none.
+// one: it goes back and tries others, within bounds; first those that differ, and then all
+// nodes and all choices of devices. nil: it found none.
 func (g *gang) search() []cellstate.Claim {
-	mixed := slices.ContainsFunc(g.order, func(n reconcile.Need) bool {
-		return !g.request(n).Same(g.request(g.order[0]))
+	mixed := slices.ContainsFunc(g.order, func(n reconcile.Need) bool { // groups that ask for the same may have rules that differ
+		return n.Slot.Group != g.order[0].Slot.Group
 	})
 	if !mixed || (g.most > 0 && len(g.order) > g.most) {
 		return nil
@@ -161,19 +164,29 @@ func (g *gang) search() []cellstate.Claim {
 			return nil // it does not even fit alone
 		}
 	}
-	mark, steps := g.round.Mark(), len(g.order)+detours
+	if claims := g.within(len(g.order)+detours, options, false); claims != nil {
+		return claims
+	}
+	nodes := max(1, g.round.Nodes())
+	return g.within(len(g.order)+max(detours, thorough/nodes), max(options, thorough/nodes), true)
+}
+
+// within is a search that takes at most so many claims, and tries at most so many options
+// for a task.
+func (g *gang) within(steps, options int, all bool) []cellstate.Claim {
+	mark := g.round.Mark()
 	var claims []cellstate.Claim
 	var next func(i int) bool
 	next = func(i int) bool {
 		if i == len(g.order) {
 			return true
 		}
-		for _, node := range g.round.Options(g.request(g.order[i]), options) {
+		for _, option := range g.round.Options(g.request(g.order[i]), options, all) {
 			if steps--; steps < 0 {
 				return false
 			}
 			here := g.round.Mark()
-			claims = append(claims[:i], g.round.Claim(g.work.Job, g.order[i], node))
+			claims = append(claims[:i], g.round.ClaimOption(g.work.Job, g.order[i], option))
 			if next(i + 1) {
 				return true
 			}

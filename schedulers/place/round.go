@@ -1,7 +1,6 @@
 package place
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -150,23 +149,6 @@ func (r *Round) class(q *Request) *class {
 	return r.classOf
 }
 
-// Options are at most most nodes that fit, the best first, of each score only one:
-// nodes of one score are mostly alike.
-func (r *Round) Options(q *Request, most int) []int {
-	k := r.class(q)
-	r.t.catchUp(k, r.home, nil)
-	scores := k.tree.scores()
-	var nodes []int
-	for i, score := range scores {
-		if score != unfit && r.keeps(q, i) {
-			nodes = append(nodes, i)
-		}
-	}
-	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
-	nodes = slices.CompactFunc(nodes, func(a, b int) bool { return scores[a] == scores[b] })
-	return nodes[:min(len(nodes), most)]
-}
-
 // Only is the number of a named node, if the request fits there and no request is under
 // way.
 func (r *Round) Only(q *Request, name cellstate.NodeName) (node int, ok bool) {
@@ -186,11 +168,14 @@ func (r *Round) Awaits(q *Request, need reconcile.Need) bool {
 
 // Claim claims a node that fits for a slot, in the overlay too.
 func (r *Round) Claim(job *cellstate.Job, need reconcile.Need, node int) cellstate.Claim {
-	c := &r.t.candidates[node]
-	q := r.Request(job, need.Group)
-	claim := c.claim(q, job, need)
-	r.lay(taken{candidate: node, job: job, rules: q.rules, cost: q.cost(claim.GPUs, claim.Ports)})
+	claim := r.t.candidates[node].claim(r.Request(job, need.Group), job, need)
+	r.claimed(job, need, node, claim)
 	return claim
+}
+
+func (r *Round) claimed(job *cellstate.Job, need reconcile.Need, node int, claim cellstate.Claim) {
+	q := r.Request(job, need.Group)
+	r.lay(taken{candidate: node, job: job, rules: q.rules, cost: q.cost(claim.GPUs, claim.Ports)})
 }
 
 // claim is a claim of c for a slot: c has room for it.
