@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -86,6 +87,9 @@ func TestCase95(t *testing.T) {
 	}
 	left := 0
 	now, err := store.Load(t.Context())
+	for errors.Is(err, cellstate.ErrCompacted) { // history is so short here that a slow machine does not read all of a revision in time
+		now, err = store.Load(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
