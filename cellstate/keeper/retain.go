@@ -144,9 +144,9 @@ func over(t *cellstate.Task, now time.Time) time.Duration {
 }
 
 func counts(job *ohmv1.Job, slot cellstate.Slot, e *cellstate.Ended) bool {
-	kind, class := job.GetSpec().GetKind(), reconcile.Classify(e.GetStatus())
-	return (kind == "batch" || kind == "ml") && slot.Version == job.GetVersion() &&
-		(class == reconcile.Success || class == reconcile.UserError)
+	spec, status := job.GetSpec(), e.GetStatus()
+	return (spec.GetKind() == "batch" || spec.GetKind() == "ml") && slot.Version == job.GetVersion() &&
+		(reconcile.Classify(status) == reconcile.Success || reconcile.Spends(status, spec))
 }
 
 // staleWaiting removes a scheduler's word on a job that does not wait for it any more.

@@ -69,6 +69,31 @@ func (a *app) getJob(ctx context.Context, name string) error {
 	})
 }
 
+// retryText is what a job says of further attempts: "3; never after exit 42; nodeLoss spends one".
+func retryText(s *ohmv1.JobSpec) string {
+	if s.GetStartOnce() {
+		return "never"
+	}
+	text := number(s.GetRetries())
+	retry := s.GetRetry()
+	if len(retry.GetFatal()) > 0 {
+		text += "; never after exit " + strings.Trim(fmt.Sprint(retry.Fatal), "[]")
+	}
+	if len(retry.GetOnly()) > 0 {
+		text += "; only after exit " + strings.Trim(fmt.Sprint(retry.Only), "[]")
+	}
+	if len(retry.GetSpend()) > 0 {
+		text += "; also spent by " + strings.Join(retry.Spend, ", ")
+	}
+	if retry.GetFirst() != nil {
+		text += "; first after " + span(retry.First.AsDuration())
+	}
+	if retry.GetMost() != nil {
+		text += "; at most after " + span(retry.Most.AsDuration())
+	}
+	return strings.TrimPrefix(text, "; ")
+}
+
 func storedJob(p *printer, j *ohmv1.Job) {
 	s := j.GetSpec()
 	stop := strings.TrimSpace(s.GetStop().GetSignal())
@@ -102,7 +127,7 @@ func storedJob(p *printer, j *ohmv1.Job) {
 		[2]string{"job", s.GetName()}, [2]string{"namespace", s.GetNamespace()}, [2]string{"kind", s.GetKind()},
 		[2]string{"scheduler", s.GetScheduler()}, [2]string{"precedence", fmt.Sprint(s.GetPrecedence())},
 		[2]string{"labels", mapText(s.GetLabels())}, [2]string{"gang", gang},
-		[2]string{"retries", number(s.GetRetries())}, [2]string{"max runtime", maxRuntime}, [2]string{"stop", stop}, [2]string{"when silent", silent},
+		[2]string{"retries", retryText(s)}, [2]string{"max runtime", maxRuntime}, [2]string{"stop", stop}, [2]string{"when silent", silent},
 		[2]string{"version", number(j.GetVersion())}, [2]string{"request id", j.GetRequestId()},
 		[2]string{"submitted", p.app.ago(j.GetSubmitTime())}, [2]string{"stopped", stopped}, [2]string{"done", done},
 	)

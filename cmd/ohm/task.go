@@ -93,6 +93,7 @@ func taskTable(p *printer, tasks []*ohmv1.TaskView) {
 		column[row]{title: "NAMESPACE", cell: row.GetNamespace, skip: !p.wide && oneNamespace(tasks, row.GetNamespace)},
 		column[row]{title: "TASK", cell: row.GetTask},
 		column[row]{title: "ATTEMPT", cell: func(t row) string { return number(t.Attempt) }},
+		column[row]{title: "RETRIES", cell: retriesText, skip: !slices.ContainsFunc(tasks, func(t row) bool { return t.RetriesSpent > 0 })},
 		column[row]{title: "STATE", cell: row.GetState},
 		column[row]{title: "READY", cell: row.GetReady, skip: !slices.ContainsFunc(tasks, func(t row) bool { return t.Ready != "" })},
 		column[row]{title: "NODE", cell: row.GetNode},
@@ -106,6 +107,14 @@ func taskTable(p *printer, tasks []*ohmv1.TaskView) {
 		column[row]{title: "TRANSACTION", cell: row.GetTransaction, skip: !p.wide},
 		column[row]{title: "MESSAGE", cell: row.GetMessage, skip: !p.wide && !explained(tasks)},
 	)
+}
+
+// retriesText is what a task has spent of the retries that it has: "2 of 3".
+func retriesText(t *ohmv1.TaskView) string {
+	if t.Retries == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d", t.RetriesSpent, t.Retries)
 }
 
 // peak is the most memory that an ended attempt had, of its limit.

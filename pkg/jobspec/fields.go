@@ -43,8 +43,13 @@ func jobFields() []field[ohmv1.JobSpec] {
 				j.Gang = &ohmv1.Gang{}
 				readMap(r, at, v, gangFields(), j.Gang)
 			}},
-		{name: "retries", form: "number", preset: "0", meaning: "How many more attempts a task gets after it failed by its own fault.", kinds: "batch, ml", aka: []string{"attempts", "backoffLimit"},
-			read: func(r *reader, at place, v ast.Node, j *job) { j.Retries = r.whole(at, v) }},
+		{name: "retries", form: "number, or `never`", preset: "0", meaning: "How many more attempts a task gets after it failed by its own fault. `never`: it is started at most once, whatever becomes of it.", kinds: "batch, ml", aka: []string{"attempts", "backoffLimit"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Retries, j.StartOnce = r.retries(at, v) }},
+		{name: "retry", form: "map", preset: "any failure may be retried", meaning: "Which ends are final, which spend one of the `retries`, and how long the next attempt waits.", kinds: "batch, ml", aka: []string{"retryPolicy", "podFailurePolicy"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.Retry = &ohmv1.RetryPolicy{}
+				readMap(r, at, v, retryFields(), j.Retry)
+			}},
 		{name: "maxRuntime", form: "duration", preset: "no limit", meaning: "How long one attempt may run.", aka: []string{"timeout"},
 			read: func(r *reader, at place, v ast.Node, j *job) { j.MaxRuntime = r.duration(at, v) }},
 		{name: "stop", form: "map", preset: "`{signal: SIGTERM, grace: 30s}`", meaning: "How a task is stopped.",

@@ -34,6 +34,7 @@ func sections() []section {
 	return append([]section{
 		sectionOf("the job", "The job", "", jobFields()),
 		sectionOf("gang", "`gang`", "ml", gangFields()),
+		sectionOf("retry", "`retry`", "batch, ml", retryFields()),
 		sectionOf("stop", "`stop`", "", stopFields()),
 		sectionOf("whenSilent", "`whenSilent`", "", whenSilentFields()),
 		sectionOf("a group", "Each of `groups`", "", groupFields()),

@@ -80,6 +80,7 @@ func Validate(spec *ohmv1.JobSpec) []Problem {
 	checkStop(&ps, spec.Stop)
 	if kindKnown {
 		checkReplace(&ps, spec)
+		checkRetry(&ps, spec)
 	}
 	checkSilent(&ps, spec, kindKnown)
 	checkGroups(&ps, spec, kindKnown)

@@ -20,9 +20,7 @@ const (
 	Troubled               // the fault of a node or of what is around it: another attempt is free, after a pause
 )
 
-// Classify says what an attempt's end means. Retention must not remove a UserError of a
-// job that is not done: the budget is counted from what is stored. (There are at most
-// retries + 1 of them for a slot.) A cause that this release does not know is a
+// Classify says what an attempt's end means. A cause that this release does not know is a
 // UserError, so that no cause leads to attempts without end.
 func Classify(last *ohmv1.Status) Class {
 	cause := last.GetCause()
@@ -72,16 +70,6 @@ func ran(e *cellstate.Ended) time.Duration {
 	return 0
 }
 
-// errors counts the attempts of a slot that spent its budget.
-func errors(ended []*cellstate.Ended) (n int) {
-	for _, e := range ended {
-		if Classify(e.GetStatus()) == UserError {
-			n++
-		}
-	}
-	return n
-}
-
 func newest(ended []*cellstate.Ended) *cellstate.Ended {
 	if len(ended) == 0 {
 		return nil
@@ -91,7 +79,7 @@ func newest(ended []*cellstate.Ended) *cellstate.Ended {
 
 // untilSuccess judges a slot without a live placement whose task runs to success: once
 // it has succeeded it is over, and so it is when its budget is spent, or when it was lost
-// with its node and its job never replaces such a task.
+// with its node and its job never replaces such a task, and when an attempt had a final end.
 func (l Limits) untilSuccess(ended []*cellstate.Ended, spec *ohmv1.JobSpec, now time.Time) (phase, time.Time) {
 	lost := false
 	for _, e := range ended {
@@ -100,15 +88,17 @@ func (l Limits) untilSuccess(ended []*cellstate.Ended, spec *ohmv1.JobSpec, now 
 		}
 		lost = lost || e.GetStatus().GetCause() == task.NodeLost
 	}
-	n := errors(ended)
-	if n > int(spec.GetRetries()) || lost && spec.GetWhenSilent().GetThen() == Never {
+	n := spent(ended, spec)
+	switch {
+	case n > int(spec.GetRetries()), lost && spec.GetWhenSilent().GetThen() == Never,
+		slices.ContainsFunc(ended, func(e *cellstate.Ended) bool { return final(e.GetStatus(), spec) }):
 		return failed, time.Time{}
 	}
 	if at, busy := l.replaced(ended); busy {
 		return due(at, now)
 	}
-	if n > 0 && Classify(newest(ended).GetStatus()) == UserError {
-		return due(endOf(newest(ended)).Add(l.backoff(n)), now)
+	if n > 0 && Spends(newest(ended).GetStatus(), spec) {
+		return due(endOf(newest(ended)).Add(l.asked(spec.GetRetry()).backoff(n)), now)
 	}
 	if n := troubles(ended); n > 0 {
 		return due(endOf(newest(ended)).Add(l.backoff(n)), now)

@@ -80,6 +80,9 @@ func (b *build) live(s cellstate.Slot, attempt int, node string, state task.Stat
 	return b
 }
 
+// never is when an attempt started that did not.
+const never = -1
+
 // end is how an attempt ended.
 type end struct {
 	cause   string
@@ -119,13 +122,14 @@ func (b *build) endedOn(node string, s cellstate.Slot, ends ...end) *build {
 		case e.cause == task.NodeLost:
 			state = task.Lost
 		}
-		b.put(s.EndedKey(i+1), &ohmv1.Ended{
-			Placement: placement(s, i+1, node),
-			Status: &ohmv1.Status{
-				Slot: s.Proto(), Attempt: int32(i + 1), Node: node, State: state, Cause: e.cause, ExitCode: e.code,
-				Started: stamp(e.started), Ended: stamp(e.at),
-			},
-		})
+		status := &ohmv1.Status{
+			Slot: s.Proto(), Attempt: int32(i + 1), Node: node, State: state, Cause: e.cause, ExitCode: e.code,
+			Started: stamp(e.started), Ended: stamp(e.at),
+		}
+		if e.started == never {
+			status.Started = nil
+		}
+		b.put(s.EndedKey(i+1), &ohmv1.Ended{Placement: placement(s, i+1, node), Status: status})
 	}
 	return b
 }

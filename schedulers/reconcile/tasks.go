@@ -41,6 +41,7 @@ func (l Limits) Tasks(s *cellstate.Snapshot, j *cellstate.Job, now time.Time, at
 	slices.SortFunc(tasks, func(a, b *cellstate.Task) int { return a.Slot.Compare(b.Slot) })
 	var out []*ohmv1.TaskView
 	for _, t := range tasks {
+		from := len(out)
 		if attempts {
 			for _, e := range t.Ended {
 				out = append(out, endedView(e))
@@ -54,6 +55,12 @@ func (l Limits) Tasks(s *cellstate.Snapshot, j *cellstate.Job, now time.Time, at
 			out = append(out, pending(t, j, message))
 		case !attempts && last != nil && t.Slot.Version == j.Record.GetVersion():
 			out = append(out, endedView(last))
+		}
+		if t.Slot.Version == j.Record.GetVersion() && runsToEnd(d.spec) {
+			n := min(spent(t.Ended, d.spec), int(d.spec.GetRetries()))
+			for _, v := range out[from:] {
+				v.RetriesSpent, v.Retries = int32(n), d.spec.GetRetries()
+			}
 		}
 	}
 	return out

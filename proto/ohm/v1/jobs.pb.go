@@ -795,7 +795,9 @@ type TaskView struct {
 	MemoryLimitBytes int64                  `protobuf:"varint,21,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
 	Usage            *Usage                 `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"` // of a running one, where it was asked for
 	Ports            []*Port                `protobuf:"bytes,30,rep,name=ports,proto3" json:"ports,omitempty"`
-	Ready            string                 `protobuf:"bytes,31,opt,name=ready,proto3" json:"ready,omitempty"` // ready | not ready; empty: it has no check of it, or does not run
+	Ready            string                 `protobuf:"bytes,31,opt,name=ready,proto3" json:"ready,omitempty"`                                    // ready | not ready; empty: it has no check of it, or does not run
+	RetriesSpent     int32                  `protobuf:"varint,75,opt,name=retries_spent,json=retriesSpent,proto3" json:"retries_spent,omitempty"` // by all attempts of the slot that have ended
+	Retries          int32                  `protobuf:"varint,76,opt,name=retries,proto3" json:"retries,omitempty"`                               // that it has in all; with as many spent the next error is final
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -961,6 +963,20 @@ func (x *TaskView) GetReady() string {
 		return x.Ready
 	}
 	return ""
+}
+
+func (x *TaskView) GetRetriesSpent() int32 {
+	if x != nil {
+		return x.RetriesSpent
+	}
+	return 0
+}
+
+func (x *TaskView) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
 }
 
 type LogsRequest struct {
@@ -2207,7 +2223,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x1a\n" +
 	"\battempts\x18\x04 \x01(\bR\battempts\";\n" +
 	"\x11ListTasksResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\xc7\x04\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\"\x86\x05\n" +
 	"\bTaskView\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
@@ -2228,7 +2244,9 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x12memory_limit_bytes\x18\x15 \x01(\x03R\x10memoryLimitBytes\x12#\n" +
 	"\x05usage\x18\x16 \x01(\v2\r.ohm.v1.UsageR\x05usage\x12\"\n" +
 	"\x05ports\x18\x1e \x03(\v2\f.ohm.v1.PortR\x05ports\x12\x14\n" +
-	"\x05ready\x18\x1f \x01(\tR\x05ready\"\xcd\x02\n" +
+	"\x05ready\x18\x1f \x01(\tR\x05ready\x12#\n" +
+	"\rretries_spent\x18K \x01(\x05R\fretriesSpent\x12\x18\n" +
+	"\aretries\x18L \x01(\x05R\aretries\"\xcd\x02\n" +
 	"\vLogsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +

@@ -1780,6 +1780,84 @@ func (x *WhenSilent) GetAfter() *durationpb.Duration {
 	return nil
 }
 
+// RetryPolicy says which ends of an attempt are final, which spend a retry, and how long
+// the next attempt waits.
+type RetryPolicy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fatal         []int32                `protobuf:"varint,1,rep,packed,name=fatal,proto3" json:"fatal,omitempty"` // exit codes, 1 to 255, after which there is no other attempt
+	Only          []int32                `protobuf:"varint,2,rep,packed,name=only,proto3" json:"only,omitempty"`   // the only exit codes after which there is one; empty: all but fatal
+	Spend         []string               `protobuf:"bytes,3,rep,name=spend,proto3" json:"spend,omitempty"`         // what spends a retry besides user errors: nodeLoss | drain | preemption
+	First         *durationpb.Duration   `protobuf:"bytes,4,opt,name=first,proto3" json:"first,omitempty"`         // the wait after the first end that spent a retry; it doubles. Absent: 1 s
+	Most          *durationpb.Duration   `protobuf:"bytes,5,opt,name=most,proto3" json:"most,omitempty"`           // and grows no further than this. Absent: 1 min
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryPolicy) Reset() {
+	*x = RetryPolicy{}
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryPolicy) ProtoMessage() {}
+
+func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
+func (*RetryPolicy) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RetryPolicy) GetFatal() []int32 {
+	if x != nil {
+		return x.Fatal
+	}
+	return nil
+}
+
+func (x *RetryPolicy) GetOnly() []int32 {
+	if x != nil {
+		return x.Only
+	}
+	return nil
+}
+
+func (x *RetryPolicy) GetSpend() []string {
+	if x != nil {
+		return x.Spend
+	}
+	return nil
+}
+
+func (x *RetryPolicy) GetFirst() *durationpb.Duration {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *RetryPolicy) GetMost() *durationpb.Duration {
+	if x != nil {
+		return x.Most
+	}
+	return nil
+}
+
 // JobSpec is what a user submits; every default is filled in by the server.
 type JobSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1795,13 +1873,15 @@ type JobSpec struct {
 	Stop          *StopPolicy            `protobuf:"bytes,10,opt,name=stop,proto3" json:"stop,omitempty"`
 	Groups        []*Group               `protobuf:"bytes,11,rep,name=groups,proto3" json:"groups,omitempty"`
 	WhenSilent    *WhenSilent            `protobuf:"bytes,20,opt,name=when_silent,json=whenSilent,proto3" json:"when_silent,omitempty"`
+	Retry         *RetryPolicy           `protobuf:"bytes,75,opt,name=retry,proto3" json:"retry,omitempty"`
+	StartOnce     bool                   `protobuf:"varint,76,opt,name=start_once,json=startOnce,proto3" json:"start_once,omitempty"` // each slot is started at most once, whatever becomes of it; retries is 0 then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1893,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1906,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -1913,6 +1993,20 @@ func (x *JobSpec) GetWhenSilent() *WhenSilent {
 	return nil
 }
 
+func (x *JobSpec) GetRetry() *RetryPolicy {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+func (x *JobSpec) GetStartOnce() bool {
+	if x != nil {
+		return x.StartOnce
+	}
+	return false
+}
+
 // Job is the record jobs/<ns>/<job>. Nothing that progress changes is in it.
 type Job struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -1933,7 +2027,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2039,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2052,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -2036,7 +2130,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2142,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2155,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Outcome) GetState() string {
@@ -2103,7 +2197,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2209,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2222,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -2215,7 +2309,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2321,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2334,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -2290,7 +2384,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2396,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2409,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -2344,7 +2438,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2450,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2463,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -2422,7 +2516,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2528,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2541,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -2603,7 +2697,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2709,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2722,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -2677,7 +2771,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2783,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2796,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -2829,7 +2923,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2935,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2948,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -2903,7 +2997,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3009,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3022,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Node) GetName() string {
@@ -3049,7 +3143,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3155,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3168,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Intent) GetNode() string {
@@ -3140,7 +3234,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3246,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3259,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Alive) GetNode() string {
@@ -3216,7 +3310,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3322,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3335,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Scheduler) GetName() string {
@@ -3286,7 +3380,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3392,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3405,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -3374,7 +3468,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3480,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3493,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Hold) GetNode() string {
@@ -3520,7 +3614,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3626,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3639,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Party) GetScheduler() string {
@@ -3601,7 +3695,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3707,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3720,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Conflict) GetId() string {
@@ -3758,7 +3852,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +3864,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +3877,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -3897,7 +3991,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3909,7 +4003,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +4016,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Reason) GetReason() string {
@@ -3967,7 +4061,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3979,7 +4073,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3992,7 +4086,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -4056,7 +4150,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +4162,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +4175,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -4158,7 +4252,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4264,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4277,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Meta) GetValue() string {
@@ -4214,7 +4308,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4320,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4333,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -4284,7 +4378,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4390,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4403,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Quota) GetKind() string {
@@ -4362,7 +4456,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4468,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4481,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Share) GetKind() string {
@@ -4596,7 +4690,13 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"WhenSilent\x12\x12\n" +
 	"\x04then\x18\x01 \x01(\tR\x04then\x12/\n" +
-	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\x8d\x04\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\xad\x01\n" +
+	"\vRetryPolicy\x12\x14\n" +
+	"\x05fatal\x18\x01 \x03(\x05R\x05fatal\x12\x12\n" +
+	"\x04only\x18\x02 \x03(\x05R\x04only\x12\x14\n" +
+	"\x05spend\x18\x03 \x03(\tR\x05spend\x12/\n" +
+	"\x05first\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05first\x12-\n" +
+	"\x04most\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04most\"\xd7\x04\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4614,7 +4714,10 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	" \x01(\v2\x12.ohm.v1.StopPolicyR\x04stop\x12%\n" +
 	"\x06groups\x18\v \x03(\v2\r.ohm.v1.GroupR\x06groups\x123\n" +
 	"\vwhen_silent\x18\x14 \x01(\v2\x12.ohm.v1.WhenSilentR\n" +
-	"whenSilent\x1a9\n" +
+	"whenSilent\x12)\n" +
+	"\x05retry\x18K \x01(\v2\x13.ohm.v1.RetryPolicyR\x05retry\x12\x1d\n" +
+	"\n" +
+	"start_once\x18L \x01(\bR\tstartOnce\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -4923,7 +5026,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -4951,144 +5054,148 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*Gang)(nil),                  // 23: ohm.v1.Gang
 	(*StopPolicy)(nil),            // 24: ohm.v1.StopPolicy
 	(*WhenSilent)(nil),            // 25: ohm.v1.WhenSilent
-	(*JobSpec)(nil),               // 26: ohm.v1.JobSpec
-	(*Job)(nil),                   // 27: ohm.v1.Job
-	(*Outcome)(nil),               // 28: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 29: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 30: ohm.v1.Slot
-	(*Fence)(nil),                 // 31: ohm.v1.Fence
-	(*Victim)(nil),                // 32: ohm.v1.Victim
-	(*Placement)(nil),             // 33: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 34: ohm.v1.ScopeFence
-	(*Status)(nil),                // 35: ohm.v1.Status
-	(*Ended)(nil),                 // 36: ohm.v1.Ended
-	(*Node)(nil),                  // 37: ohm.v1.Node
-	(*Intent)(nil),                // 38: ohm.v1.Intent
-	(*Alive)(nil),                 // 39: ohm.v1.Alive
-	(*Scheduler)(nil),             // 40: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 41: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 42: ohm.v1.Hold
-	(*Party)(nil),                 // 43: ohm.v1.Party
-	(*Conflict)(nil),              // 44: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 45: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 46: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 47: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 48: ohm.v1.Waiting
-	(*Meta)(nil),                  // 49: ohm.v1.Meta
-	(*Amounts)(nil),               // 50: ohm.v1.Amounts
-	(*Quota)(nil),                 // 51: ohm.v1.Quota
-	(*Share)(nil),                 // 52: ohm.v1.Share
-	nil,                           // 53: ohm.v1.Container.EnvEntry
-	nil,                           // 54: ohm.v1.Group.EnvEntry
-	nil,                           // 55: ohm.v1.Selector.LabelsEntry
-	nil,                           // 56: ohm.v1.Spread.SharesEntry
-	nil,                           // 57: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 58: ohm.v1.Node.AttributesEntry
-	nil,                           // 59: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
+	(*RetryPolicy)(nil),           // 26: ohm.v1.RetryPolicy
+	(*JobSpec)(nil),               // 27: ohm.v1.JobSpec
+	(*Job)(nil),                   // 28: ohm.v1.Job
+	(*Outcome)(nil),               // 29: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 30: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 31: ohm.v1.Slot
+	(*Fence)(nil),                 // 32: ohm.v1.Fence
+	(*Victim)(nil),                // 33: ohm.v1.Victim
+	(*Placement)(nil),             // 34: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 35: ohm.v1.ScopeFence
+	(*Status)(nil),                // 36: ohm.v1.Status
+	(*Ended)(nil),                 // 37: ohm.v1.Ended
+	(*Node)(nil),                  // 38: ohm.v1.Node
+	(*Intent)(nil),                // 39: ohm.v1.Intent
+	(*Alive)(nil),                 // 40: ohm.v1.Alive
+	(*Scheduler)(nil),             // 41: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 42: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 43: ohm.v1.Hold
+	(*Party)(nil),                 // 44: ohm.v1.Party
+	(*Conflict)(nil),              // 45: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 46: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 47: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 48: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 49: ohm.v1.Waiting
+	(*Meta)(nil),                  // 50: ohm.v1.Meta
+	(*Amounts)(nil),               // 51: ohm.v1.Amounts
+	(*Quota)(nil),                 // 52: ohm.v1.Quota
+	(*Share)(nil),                 // 53: ohm.v1.Share
+	nil,                           // 54: ohm.v1.Container.EnvEntry
+	nil,                           // 55: ohm.v1.Group.EnvEntry
+	nil,                           // 56: ohm.v1.Selector.LabelsEntry
+	nil,                           // 57: ohm.v1.Spread.SharesEntry
+	nil,                           // 58: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 59: ohm.v1.Node.AttributesEntry
+	nil,                           // 60: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 61: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	53, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	54, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	54, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	55, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10, // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	60, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	61, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,  // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16, // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16, // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17, // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	55, // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	56, // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15, // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	56, // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	57, // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19, // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19, // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20, // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21, // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22, // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	60, // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	60, // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	60, // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	60, // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	60, // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	60, // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	57, // 31: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	23, // 32: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	60, // 33: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	24, // 34: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	14, // 35: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	25, // 36: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
-	26, // 37: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	28, // 38: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	61, // 39: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	61, // 40: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	29, // 41: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	61, // 42: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	30, // 43: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	30, // 44: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 45: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 46: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 47: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 48: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	32, // 49: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	61, // 50: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	31, // 51: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	61, // 52: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	34, // 53: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	30, // 54: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 55: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	61, // 56: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	61, // 57: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	33, // 58: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	35, // 59: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 60: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 61: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	58, // 62: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	31, // 63: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,  // 64: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	59, // 65: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	31, // 66: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	61, // 67: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	61, // 68: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	61, // 69: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	61, // 70: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 71: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 72: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	61, // 73: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	31, // 74: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	30, // 75: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,  // 76: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	61, // 77: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	30, // 78: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	30, // 79: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	61, // 80: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	30, // 81: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	43, // 82: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	43, // 83: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	61, // 84: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	61, // 85: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	46, // 86: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	61, // 87: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	47, // 88: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	61, // 89: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	50, // 90: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	61, // 91: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	50, // 92: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	50, // 93: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	50, // 94: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	61, // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	61, // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	61, // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	61, // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	61, // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	61, // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	61, // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	61, // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	58, // 33: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	23, // 34: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	61, // 35: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	24, // 36: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	14, // 37: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	25, // 38: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
+	26, // 39: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
+	27, // 40: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	29, // 41: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	62, // 42: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	62, // 43: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	30, // 44: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	62, // 45: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	31, // 46: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	31, // 47: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 48: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 49: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 50: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 51: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	33, // 52: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	62, // 53: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	32, // 54: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	62, // 55: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	35, // 56: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	31, // 57: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 58: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	62, // 59: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	62, // 60: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	34, // 61: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	36, // 62: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 63: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 64: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	59, // 65: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	32, // 66: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,  // 67: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	60, // 68: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	32, // 69: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	62, // 70: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	62, // 71: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	62, // 72: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	62, // 73: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 74: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 75: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	62, // 76: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	32, // 77: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	31, // 78: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,  // 79: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	62, // 80: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	31, // 81: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	31, // 82: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	62, // 83: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	31, // 84: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	44, // 85: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	44, // 86: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	62, // 87: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	62, // 88: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	47, // 89: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	62, // 90: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	48, // 91: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	62, // 92: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	51, // 93: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	62, // 94: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	51, // 95: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	51, // 96: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	51, // 97: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	98, // [98:98] is the sub-list for method output_type
+	98, // [98:98] is the sub-list for method input_type
+	98, // [98:98] is the sub-list for extension type_name
+	98, // [98:98] is the sub-list for extension extendee
+	0,  // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -5096,16 +5203,16 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[22].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[41].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[46].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[23].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[42].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
