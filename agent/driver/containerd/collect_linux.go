@@ -10,6 +10,8 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"go.uber.org/zap"
+
+	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
 // Images are collected when there are too many, the ones used longest ago first: the agent's
@@ -31,7 +33,7 @@ const labelUsed = "ohm.used"
 // used notes that a task is about to use an image.
 func (d *Driver) used(ctx context.Context, name string) error {
 	_, err := d.client.ImageService().Update(ctx, images.Image{
-		Name: name, Labels: map[string]string{labelUsed: now().Format(time.RFC3339Nano)},
+		Name: name, Labels: map[string]string{labelUsed: folder.Now().Format(time.RFC3339Nano)},
 	}, "labels."+labelUsed)
 	return err
 }

@@ -192,7 +192,6 @@ const (
 	stateFile  = "state.json"
 	exitFile   = "exit.json"
 	endedFile  = "ended.json" // to become exit.json, once the logs are complete
-	killedFile = "killed"
 	scratchDir = "scratch"
 	reportFile = "report-" // and the container's name
 )
@@ -207,23 +206,6 @@ type state struct {
 	Pid     int            // of the main command; 0: not known
 	Start   uint64         // its start time, clock ticks after boot
 }
-
-// exit is how a task ended.
-type exit struct {
-	Cause   string
-	Code    int    `json:",omitempty"`
-	Signal  int    `json:",omitempty"`
-	OOM     bool   `json:",omitempty"`
-	Message string `json:",omitempty"`
-	Pid     int    `json:",omitempty"`
-	Peak    int64  `json:",omitempty"` // bytes
-	Limit   int64  `json:",omitempty"`
-	Started time.Time
-	Ended   time.Time
-}
-
-// now is the time as it comes back from a file.
-func now() time.Time { return time.Now().UTC().Round(0) }
 
 // begun says whether any command of the task may have run.
 func (s state) begun() bool { return len(s.Begun) > 0 }

@@ -72,9 +72,9 @@ func (d *Driver) oomsBefore(id string, at time.Time) (n int64) {
 }
 
 // verdict says how a container that has ended ended.
-func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *exit {
+func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *folder.Exit {
 	ooms := d.cgroups(t.ID).OOMs()
-	e := &exit{Cause: task.Exited, Code: s.status, OOM: ooms > 0, Started: st.Started, Ended: s.at}
+	e := &folder.Exit{Cause: task.Exited, Code: s.status, OOM: ooms > 0, Started: st.Started, Ended: s.at}
 	if used, ok := d.cgroups(t.ID).Stats(); ok {
 		e.Peak, e.Limit = used.MemoryPeak, t.Resources.GetMemoryBytes()
 	}
@@ -101,8 +101,8 @@ func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *e
 }
 
 // vanished is the end of a task of which containerd knows nothing any more.
-func (d *Driver) vanished(st state) *exit {
-	e := &exit{Cause: task.UnknownExit, Pid: st.Pid, Started: st.Started, Ended: now(), Message: "containerd does not know it any more"}
+func (d *Driver) vanished(st state) *folder.Exit {
+	e := &folder.Exit{Cause: task.UnknownExit, Pid: st.Pid, Started: st.Started, Ended: folder.Now(), Message: "containerd does not know it any more"}
 	if st.Boot != d.boot {
 		e.Message = "the node was restarted under it"
 	}
@@ -110,8 +110,8 @@ func (d *Driver) vanished(st state) *exit {
 }
 
 // exit is how the task ended, if that is written down.
-func (d *Driver) exit(id string) (e exit, ended bool, err error) {
-	e, err = folder.Read[exit](filepath.Join(d.folder(id), exitFile))
+func (d *Driver) exit(id string) (e folder.Exit, ended bool, err error) {
+	e, err = folder.Read[folder.Exit](filepath.Join(d.folder(id), exitFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return e, false, nil
 	}
@@ -120,7 +120,7 @@ func (d *Driver) exit(id string) (e exit, ended bool, err error) {
 
 // finish makes an end the task's: nothing of it runs any more, its logs are complete, and
 // then it is written down. The lock is held.
-func (d *Driver) finish(ctx context.Context, t driver.Task, e exit) error {
+func (d *Driver) finish(ctx context.Context, t driver.Task, e folder.Exit) error {
 	if e.Cause == "" {
 		e.Cause = task.Signalled
 	}
@@ -238,7 +238,7 @@ func (d *Driver) sweep(ctx context.Context) error {
 		return err
 	}
 	own := map[string]bool{} // what is to be there, by hash of a task's id
-	ids, err := d.ids()
+	ids, err := folder.IDs(d.tasks)
 	if err != nil {
 		return err
 	}

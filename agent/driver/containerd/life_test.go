@@ -37,7 +37,7 @@ func (s *setup) place(t *testing.T) *place {
 	dir := t.TempDir()
 	p := &place{s.driver(t, dir), s, t, dir}
 	t.Cleanup(func() {
-		ids, err := p.ids()
+		ids, err := folder.IDs(p.tasks)
 		if err != nil {
 			t.Error(err)
 		}

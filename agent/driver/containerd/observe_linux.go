@@ -29,7 +29,7 @@ func (d *Driver) observe(ctx context.Context, id string, look looker) (driver.Ob
 		return driver.Observation{}, false, nil
 	}
 	if e, ended, err := d.exit(id); ended || err != nil {
-		return e.observation(id), err == nil, err
+		return e.Observation(id), err == nil, err
 	}
 	st, err := d.readState(id)
 	if err != nil {
@@ -80,18 +80,6 @@ func (d *Driver) alive(id string, st state) driver.Observation {
 	return o
 }
 
-func (e exit) observation(id string) driver.Observation {
-	o := driver.Observation{
-		ID: id, State: task.Failed, Cause: e.Cause, ExitCode: e.Code, Signal: e.Signal, OOM: e.OOM,
-		Message: e.Message, Pid: e.Pid, Started: e.Started, Ended: e.Ended,
-		MemoryPeak: e.Peak, MemoryLimit: e.Limit,
-	}
-	if e.Cause == task.Exited && e.Code == 0 {
-		o.State = task.Succeeded
-	}
-	return o
-}
-
 // settle does what is due for a task that was begun, or killed before that, and says how it
 // stands then. While somebody else is at it, it is as it was.
 func (d *Driver) settle(ctx context.Context, id string, look looker) (driver.Observation, bool, error) {
@@ -108,7 +96,7 @@ func (d *Driver) settle(ctx context.Context, id string, look looker) (driver.Obs
 		defer held.Close()
 	}
 	if e, ended, err := d.exit(id); ended || err != nil {
-		return e.observation(id), err == nil, err
+		return e.Observation(id), err == nil, err
 	}
 	st, err := d.readState(id)
 	if err != nil {
@@ -125,7 +113,7 @@ func (d *Driver) settle(ctx context.Context, id string, look looker) (driver.Obs
 		return none, false, fmt.Errorf("task %s: %w", id, err)
 	}
 	if e, ended, err := d.exit(id); ended || err != nil {
-		return e.observation(id), err == nil, err
+		return e.Observation(id), err == nil, err
 	}
 	if st, err = d.readState(id); err != nil {
 		return none, false, err
@@ -135,7 +123,7 @@ func (d *Driver) settle(ctx context.Context, id string, look looker) (driver.Obs
 
 // conclude brings the task as far as it can be: to its next container, or to its end.
 func (d *Driver) conclude(ctx context.Context, t driver.Task, st state, look looker) error {
-	e, err := folder.Read[exit](filepath.Join(d.folder(t.ID), endedFile))
+	e, err := folder.Read[folder.Exit](filepath.Join(d.folder(t.ID), endedFile))
 	if err == nil {
 		return d.finish(ctx, t, e) // was cut short
 	}
@@ -155,7 +143,7 @@ func (d *Driver) conclude(ctx context.Context, t driver.Task, st state, look loo
 // List observes all tasks. A task that cannot be observed is told in the error and hides
 // no other.
 func (d *Driver) List(ctx context.Context) ([]driver.Observation, error) {
-	ids, err := d.ids()
+	ids, err := folder.IDs(d.tasks)
 	if err != nil {
 		return nil, err
 	}

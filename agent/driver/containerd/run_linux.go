@@ -94,7 +94,7 @@ func seenOf(p *tasktypes.Process) seen {
 
 // advance starts whatever of the task is due: the first container, and each that follows
 // one that is ready. It says how the task ended, if it has. The lock is held.
-func (d *Driver) advance(ctx context.Context, t driver.Task, look looker) (*exit, error) {
+func (d *Driver) advance(ctx context.Context, t driver.Task, look looker) (*folder.Exit, error) {
 	st, err := d.readState(t.ID)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (d *Driver) advance(ctx context.Context, t driver.Task, look looker) (*exit
 	for i, c := range t.All() {
 		if i >= len(st.Begun) {
 			if d.killed(t.ID) {
-				return &exit{Signal: int(unix.SIGKILL), Message: "killed before container " + c.Name + " started"}, nil
+				return &folder.Exit{Signal: int(unix.SIGKILL), Message: "killed before container " + c.Name + " started"}, nil
 			}
 			if st, err = d.run(ctx, t, c, st); err != nil {
 				return nil, err
@@ -206,7 +206,7 @@ func (d *Driver) create(ctx context.Context, t driver.Task, c driver.Container, 
 	if err := os.WriteFile(report, nil, 0o600); err != nil {
 		return nil, st, err
 	}
-	begin := now()
+	begin := folder.Now()
 	box, err := d.client.NewContainer(ctx, id,
 		client.WithImage(img), client.WithSnapshotter(snapshotter), client.WithNewSnapshot(id, img),
 		client.WithContainerLabels(map[string]string{

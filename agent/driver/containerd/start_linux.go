@@ -232,7 +232,7 @@ func (d *Driver) giveUp(t driver.Task, why error) error {
 	if err != nil {
 		return err
 	}
-	e := exit{Cause: driver.StartCause(why), Message: firstLine(why.Error()), Started: st.Started, Ended: now()}
+	e := folder.Exit{Cause: driver.StartCause(why), Message: firstLine(why.Error()), Started: st.Started, Ended: folder.Now()}
 	if strings.Contains(why.Error(), unix.ENOSPC.Error()) { // containerd tells it in words only
 		e.Cause = task.DiskFull
 	}
@@ -251,5 +251,5 @@ func firstLine(s string) string {
 }
 
 func (d *Driver) killed(id string) bool {
-	return folder.Exists(filepath.Join(d.folder(id), killedFile))
+	return folder.Killed(d.folder(id))
 }

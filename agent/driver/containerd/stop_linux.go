@@ -66,14 +66,11 @@ func signalMember(members func() []int, pid int, sig syscall.Signal) {
 
 // mark says in the task's folder that the driver is killing it.
 func (d *Driver) mark(id string) error {
-	f, err := os.OpenFile(filepath.Join(d.folder(id), killedFile), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	err := folder.MarkKilled(d.folder(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // it was removed
 	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return err
 }
 
 // Kill returns when nothing of the task is left and its end is written down.

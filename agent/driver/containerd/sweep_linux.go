@@ -62,18 +62,3 @@ func abandoned(path string, e os.DirEntry) bool {
 	held, err := folder.Held(path)
 	return !held && (err == nil || errors.Is(err, os.ErrNotExist))
 }
-
-// ids of all tasks that have a folder, sorted.
-func (d *Driver) ids() ([]string, error) {
-	entries, err := os.ReadDir(d.tasks)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") && e.IsDir() {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids, nil
-}

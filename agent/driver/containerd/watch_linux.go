@@ -26,7 +26,7 @@ func (d *Driver) Watch(ctx context.Context, changed func(id string)) error {
 		if err := d.sweepDrafts(); err != nil {
 			d.log.Warn("what a start left that was cut short cannot be given back", zap.Error(err))
 		}
-		ids, err := d.ids()
+		ids, err := folder.IDs(d.tasks)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/segment"
-	"github.com/ohmcell/ohm/pkg/task"
 )
 
 // Files of a task's folder.
@@ -24,8 +23,7 @@ const (
 	stateFile  = "state.json"
 	exitFile   = "exit.json"
 	exitSpare  = "exit.spare" // room for exit.json, so that a full disk hides no exit code
-	killedFile = "killed"
-	graveFile  = "grave" // locked by whoever writes exit.json in the shim's place
+	graveFile  = "grave"      // locked by whoever writes exit.json in the shim's place
 	scratchDir = "scratch"
 	shimLog    = "shim.log"
 )
@@ -66,37 +64,8 @@ type state struct {
 	Started time.Time
 }
 
-// exit is how a task ended.
-type exit struct {
-	Cause   string // task.Exited, Signalled, OOMKilled, StartFailed or UnknownExit
-	Code    int    `json:",omitempty"`
-	Signal  int    `json:",omitempty"`
-	OOM     bool   `json:",omitempty"`
-	Message string `json:",omitempty"`
-	Pid     int    `json:",omitempty"`
-	Peak    int64  `json:",omitempty"` // bytes
-	Limit   int64  `json:",omitempty"`
-	Started time.Time
-	Ended   time.Time
-}
-
-func (e exit) observation(id string) driver.Observation {
-	o := driver.Observation{
-		ID: id, State: task.Failed, Cause: e.Cause, ExitCode: e.Code, Signal: e.Signal, OOM: e.OOM,
-		Message: e.Message, Pid: e.Pid, Started: e.Started, Ended: e.Ended,
-		MemoryPeak: e.Peak, MemoryLimit: e.Limit,
-	}
-	if e.Cause == task.Exited && e.Code == 0 {
-		o.State = task.Succeeded
-	}
-	return o
-}
-
-// now is the time as it comes back from a file.
-func now() time.Time { return time.Now().UTC().Round(0) }
-
 // writeExit is write for exit.json, into the room that reserveExit took.
-func writeExit(dir string, e exit) error {
+func writeExit(dir string, e folder.Exit) error {
 	return folder.Replace(filepath.Join(dir, exitFile), filepath.Join(dir, exitSpare), e)
 }
 

@@ -39,7 +39,7 @@ func newPlace(t *testing.T, v variant) *place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // also of what a case has broken
-		for _, id := range must(d.ids())(t) {
+		for _, id := range must(folder.IDs(d.tasks))(t) {
 			st, _ := folder.Read[state](filepath.Join(d.folder(id), stateFile))
 			_ = st.Shim.signal(syscall.SIGKILL)
 			_ = st.Init.signal(syscall.SIGKILL)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -42,9 +41,9 @@ func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bo
 		return running(id, dir), true, nil
 	}
 	d.reapShims()
-	e, err := folder.Read[exit](filepath.Join(dir, exitFile))
+	e, err := folder.Read[folder.Exit](filepath.Join(dir, exitFile))
 	if err == nil {
-		return e.observation(id), true, nil
+		return e.Observation(id), true, nil
 	}
 	if !folder.Exists(dir) {
 		return none, false, nil // removed in this moment
@@ -58,7 +57,7 @@ func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bo
 	if e, err = d.bury(ctx, id); err != nil {
 		return none, false, err
 	}
-	return e.observation(id), true, nil
+	return e.Observation(id), true, nil
 }
 
 // running is a task that has a starter or a shim.
@@ -75,25 +74,25 @@ func running(id, dir string) driver.Observation {
 
 // bury ends what is left of a task that nobody watches over any more, and writes down that
 // its end was not seen. Nothing but what is surely the task's is touched.
-func (d *Driver) bury(ctx context.Context, id string) (exit, error) {
+func (d *Driver) bury(ctx context.Context, id string) (folder.Exit, error) {
 	dir := d.folder(id)
 	// One at a time: several agents, or calls, may come to the same grave.
 	grave, err := os.OpenFile(filepath.Join(dir, graveFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return exit{}, err
+		return folder.Exit{}, err
 	}
 	defer grave.Close()
 	for err = unix.EINTR; err == unix.EINTR; {
 		err = unix.Flock(int(grave.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
-		return exit{}, fmt.Errorf("lock %s: %w", grave.Name(), err)
+		return folder.Exit{}, fmt.Errorf("lock %s: %w", grave.Name(), err)
 	}
-	if e, err := folder.Read[exit](filepath.Join(dir, exitFile)); err == nil {
+	if e, err := folder.Read[folder.Exit](filepath.Join(dir, exitFile)); err == nil {
 		return e, nil
 	}
 	st, err := folder.Read[state](filepath.Join(dir, stateFile))
-	e := exit{Cause: task.UnknownExit, Pid: st.Command.Pid, Started: st.Started, Ended: now()}
+	e := folder.Exit{Cause: task.UnknownExit, Pid: st.Command.Pid, Started: st.Started, Ended: folder.Now()}
 	switch {
 	case err != nil:
 		e.Cause, e.Message = task.StartFailed, "its start was cut short"
@@ -106,19 +105,19 @@ func (d *Driver) bury(ctx context.Context, id string) (exit, error) {
 	ctx, cancel := context.WithTimeout(ctx, buryTimeout)
 	defer cancel()
 	if err := st.Cgroups.Kill(ctx); err != nil {
-		return exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
+		return folder.Exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
 	}
 	for _, p := range []process{st.Init, st.Command} {
 		if st.Boot != d.boot {
 			break
 		}
 		if err := p.end(ctx); err != nil {
-			return exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
+			return folder.Exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
 		}
 	}
 	e.OOM = st.Cgroups.OOMs() > 0
 	if err := writeExit(dir, e); err != nil {
-		return exit{}, fmt.Errorf("write down the end of task %s: %w", id, err)
+		return folder.Exit{}, fmt.Errorf("write down the end of task %s: %w", id, err)
 	}
 	return e, nil
 }
@@ -160,7 +159,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Observation, error) {
 	if err := d.sweepDrafts(); err != nil {
 		d.log.Warn("folders of starts that were cut short stay", zap.Error(err))
 	}
-	ids, err := d.ids()
+	ids, err := folder.IDs(d.tasks)
 	if err != nil {
 		return nil, err
 	}
@@ -175,19 +174,4 @@ func (d *Driver) List(ctx context.Context) ([]driver.Observation, error) {
 		}
 	}
 	return list, errors.Join(errs...)
-}
-
-// ids of all tasks that have a folder, sorted.
-func (d *Driver) ids() ([]string, error) {
-	entries, err := os.ReadDir(d.tasks)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") && e.IsDir() {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids, nil
 }

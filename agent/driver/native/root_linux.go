@@ -59,7 +59,7 @@ func (d *Driver) furnish(ctx context.Context, id string) error {
 		delete(d.starts, id)
 		d.mu.Unlock()
 	}()
-	killed := func() bool { return folder.Exists(filepath.Join(d.folder(id), killedFile)) }
+	killed := func() bool { return folder.Killed(d.folder(id)) }
 	var img image.Image
 	if !killed() {
 		img, err = d.image(ctx, t.Image)
@@ -117,7 +117,7 @@ func rootOf(img image.Image, t driver.Task) (root, error) {
 
 // sweepImages removes what no task uses of the images, as far as it is too much.
 func (d *Driver) sweepImages() error {
-	ids, err := d.ids()
+	ids, err := folder.IDs(d.tasks)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (d *Driver) sweepImages() error {
 }
 
 // imageEnd is how a task ends whose image cannot be had.
-func imageEnd(err error) exit {
+func imageEnd(err error) folder.Exit {
 	e := failed(err)
 	switch {
 	case errors.Is(err, image.ErrBroken):

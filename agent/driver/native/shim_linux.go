@@ -42,7 +42,7 @@ func shim(dir string) error {
 	starter := os.NewFile(shimReport, "starter")
 	t := &tended{dir: dir}
 	end := t.run(starter)
-	end.Ended = now()
+	end.Ended = folder.Now()
 	err := writeExit(dir, end)
 	if t.failed {
 		_ = json.NewEncoder(starter).Encode(report{end.Cause, end.Message}) // it may be gone
@@ -61,13 +61,13 @@ type tended struct {
 }
 
 // failed is the end of a task that did not start.
-func failed(err error) exit {
-	return exit{Cause: driver.StartCause(err), Message: err.Error(), Ended: now()}
+func failed(err error) folder.Exit {
+	return folder.Exit{Cause: driver.StartCause(err), Message: err.Error(), Ended: folder.Now()}
 }
 
 // run returns when no process of the task is left.
-func (t *tended) run(starter io.WriteCloser) exit {
-	failed := func(err error) exit { t.failed = true; return failed(err) }
+func (t *tended) run(starter io.WriteCloser) folder.Exit {
+	failed := func(err error) folder.Exit { t.failed = true; return failed(err) }
 	listeners, err := t.publish()
 	if err != nil {
 		return failed(err)
@@ -203,7 +203,7 @@ func (t *tended) began(init, command int) error {
 	if err != nil {
 		return err
 	}
-	t.state.Started = now()
+	t.state.Started = folder.Now()
 	return folder.Write(filepath.Join(t.dir, stateFile), t.state)
 }
 
@@ -245,21 +245,21 @@ func (t *tended) oomsBefore(said <-chan struct{}) (before int64) {
 // verdict says how the task ended. A command that the kernel killed for its memory looks
 // like one that somebody killed; that the group's counter has just gone up tells them apart,
 // unless it was the driver itself that killed it.
-func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) exit {
+func (t *tended) verdict(last word, init syscall.WaitStatus, before int64) folder.Exit {
 	ooms := t.spec.Cgroups.OOMs()
-	e := exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
+	e := folder.Exit{Started: t.state.Started, Pid: t.state.Command.Pid, OOM: ooms > 0}
 	if used, ok := t.spec.Cgroups.Stats(); ok {
 		e.Peak, e.Limit = used.MemoryPeak, t.spec.Limits.Memory
 	}
 	status := syscall.WaitStatus(last.Status)
 	switch {
-	case !last.Ended && init.Signaled() && folder.Exists(filepath.Join(t.dir, killedFile)):
+	case !last.Ended && init.Signaled() && folder.Killed(t.dir):
 		e.Cause, e.Signal, e.Message = task.Signalled, int(syscall.SIGKILL), "the task's init was killed"
 	case !last.Ended && init.Signaled():
 		e.Cause, e.Message = task.UnknownExit, "the task's init was killed"
 	case !last.Ended:
 		e.Cause, e.Message = task.UnknownExit, fmt.Sprintf("the task's init failed with %d", init.ExitStatus())
-	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !folder.Exists(filepath.Join(t.dir, killedFile)):
+	case status.Signaled() && status.Signal() == syscall.SIGKILL && ooms > before && !folder.Killed(t.dir):
 		e.Cause, e.Signal = task.OOMKilled, int(syscall.SIGKILL)
 		used, _ := t.spec.Cgroups.Stats() // they are there until the task is removed
 		e.Message = driver.OOMMessage(used.MemoryPeak, t.spec.Limits.Memory)

@@ -43,7 +43,7 @@ func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error 
 		return fmt.Errorf("task %s is only starting", id)
 	}
 	if sig == syscall.SIGKILL {
-		if err := mark(dir); err != nil {
+		if err := folder.MarkKilled(dir); err != nil {
 			return unlessGone(err)
 		}
 	}
@@ -70,15 +70,6 @@ func unlessGone(err error) error {
 	return err
 }
 
-// mark says in the task's folder that the driver is killing it.
-func mark(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, killedFile), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
 // Kill returns when nothing of the task is left and its end is written down. It leaves
 // init and shim to tell how it went; if they do not, they are killed as well.
 func (d *Driver) Kill(ctx context.Context, id string) error {
@@ -89,7 +80,7 @@ func (d *Driver) Kill(ctx context.Context, id string) error {
 	if held, err := folder.Held(dir); !held {
 		return d.killUnbegun(id, err)
 	}
-	if err := mark(dir); err != nil {
+	if err := folder.MarkKilled(dir); err != nil {
 		return unlessGone(err)
 	}
 	d.mu.Lock()

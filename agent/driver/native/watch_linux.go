@@ -76,7 +76,7 @@ func (d *Driver) Watch(ctx context.Context, changed func(id string)) error {
 
 // scan takes up new tasks and drops those that were removed.
 func (w *watch) scan() (news []string, err error) {
-	ids, err := w.driver.ids()
+	ids, err := folder.IDs(w.driver.tasks)
 	if err != nil {
 		return nil, err
 	}
