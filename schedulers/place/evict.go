@@ -138,7 +138,7 @@ func (r *Round) evictOn(q *Request, node int) *Eviction {
 	for _, e := range r.t.snapshot.Evictable(c.Node, q.Precedence) {
 		v := r.victim(c, e)
 		switch {
-		case r.evicted[e.Placement]:
+		case r.evicted[e.Placement], r.t.snapshot.Job(e.Slot.JobName()).Record.GetSpec().GetStartOnce(): // which would be its end
 		case r.evictions.Now.Sub(e.GetTime().AsTime()) < r.evictions.MinRun:
 			barred[0] = append(barred[0], v)
 		case r.evictions.PerTask > 0 && r.preempted(e.Placement) >= r.evictions.PerTask:
