@@ -122,10 +122,12 @@ func TestVictimsAreSpared(t *testing.T) {
 		limits     schedulers.EvictionLimits
 		why        string
 		after      time.Duration // that it has its way after all; 0: never
+		once       bool          // the low job never starts again
 	}{
-		{"equal footing", celltest.Free, schedulers.EvictionLimits{MinRun: -1}, "", 0},
-		{"young", celltest.BatchLevel, schedulers.EvictionLimits{MinRun: 30 * time.Second}, "those have not run for 30s", time.Minute},
-		{"never", celltest.BatchLevel, schedulers.EvictionLimits{PerMinute: -1}, "", 0},
+		{"equal footing", celltest.Free, schedulers.EvictionLimits{MinRun: -1}, "", 0, false},
+		{"young", celltest.BatchLevel, schedulers.EvictionLimits{MinRun: 30 * time.Second}, "those have not run for 30s", time.Minute, false},
+		{"once only", celltest.BatchLevel, schedulers.EvictionLimits{MinRun: -1}, "none of the 1 nodes looked at would do either", 0, true},
+		{"never", celltest.BatchLevel, schedulers.EvictionLimits{PerMinute: -1}, "", 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, cell *schedtest.Cell) {
@@ -133,6 +135,7 @@ func TestVictimsAreSpared(t *testing.T) {
 				cell.Run("batch", "a", batch.New(), func(config *schedulers.Config) { config.Evictions = c.limits })
 				cell.Submit(celltest.Job{Name: "low", CPU: 4000})
 				cell.Until("the low job is placed", placed("low", 1))
+				cell.Mark(celltest.Name("low"), func(j *ohmv1.Job) { j.Spec.StartOnce = c.once })
 				cell.Submit(celltest.Job{Name: "high", CPU: 4000, Precedence: c.precedence})
 				s := cell.Until("the high job waits", waits("high"))
 				if got := schedtest.Word(s, "high").GetGroups()[0].GetNoVictims(); (got == "") != (c.why == "") || !strings.Contains(got, c.why) {
