@@ -60,7 +60,9 @@ type world struct {
 	// lossy histories may lose the event of any placement, and have no rules that are about
 	// tasks which were placed before there was a rule: the fence of a node tells whoever claims
 	// that node of what was lost, and that of a scope whoever the rule concerns, but what was
-	// placed on another node without a scope is told by nothing but the mirror's check.
+	// placed on another node without a scope is told by nothing but the mirror's check. Nor do
+	// they spread tasks: an end bumps no fence, so who has lost its event takes a domain that
+	// has become the emptiest for one that has as many as before.
 	lossy bool
 }
 
@@ -214,7 +216,7 @@ func (w *world) submit(i int) {
 		j.Kind = "service"
 	}
 	if w.lossy {
-		j.Affinity = nil
+		j.Affinity, j.Spread = nil, nil
 		if len(j.AntiAffinity) > 0 && j.AntiAffinity[0].GetWithin() != cellstate.NodeLabel {
 			j.AntiAffinity = nil
 		}
