@@ -283,7 +283,7 @@ func (s *Snapshot) Concerns(spec *ohmv1.JobSpec, g *ohmv1.Group) []*Concern {
 }
 
 // Tally counts what stands of the tasks that a rule is about; spec is that of the job which
-// the rule concerns, and version its version.
+// the rule concerns, and version that of its group.
 func (s *Snapshot) Tally(c *Concern, spec *ohmv1.JobSpec, version int64) *Tally {
 	return s.tally(c.Rule, spec, version, c.owners)
 }
@@ -296,7 +296,7 @@ func (s *Snapshot) KeptOff(job *Job, g *ohmv1.Group) func(NodeName) bool {
 		return nil
 	}
 	v := newValidator(s, 0)
-	c := Claim{Slot: Slot{Namespace: job.Name.Namespace, Job: job.Name.Name, Group: g.GetName(), Version: job.Record.GetVersion()}}
+	c := Claim{Slot: Slot{Namespace: job.Name.Namespace, Job: job.Name.Name, Group: g.GetName(), Version: job.VersionOf(g.GetName())}}
 	txn := &Txn{Claims: []Claim{c}, Snapshot: s.Revision()}
 	return func(node NodeName) bool {
 		txn.Claims[0].Node = node

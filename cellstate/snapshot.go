@@ -185,6 +185,18 @@ func (j *Job) Group(name string) *ohmv1.Group {
 	return nil
 }
 
+// VersionOf is the version that a group's slots are of: the newest one of the job that
+// changed what reaches the processes of the group.
+func (j *Job) VersionOf(group string) int64 {
+	if v, older := j.Record.GetGroupVersions()[group]; older {
+		return v
+	}
+	return j.Record.GetVersion()
+}
+
+// Current says whether a slot is of the version that its group is of now.
+func (j *Job) Current(s Slot) bool { return s.Version == j.VersionOf(s.Group) }
+
 // Of says whether the job is a scheduler's to place.
 func (j *Job) Of(scheduler string) bool {
 	return j.Record != nil && j.Record.GetDone() == nil && j.Record.GetSpec().GetScheduler() == scheduler

@@ -152,7 +152,7 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 		return refuse(ReasonJobGone, "", "", "")
 	case !job.Live():
 		return refuse(ReasonJobStopped, "", "", "")
-	case job.Record.GetVersion() != c.Slot.Version || job.Revision != c.JobRevision:
+	case !job.Current(c.Slot) || job.Revision != c.JobRevision:
 		return refuse(ReasonJobChanged, "revision", fmt.Sprint(c.JobRevision), fmt.Sprint(job.Revision))
 	case job.Record.GetSpec().GetScheduler() != txn.Scheduler:
 		return refuse(ReasonScheduler, "", job.Record.GetSpec().GetScheduler(), "")

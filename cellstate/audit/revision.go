@@ -120,9 +120,9 @@ func (r *revision) job(p *cellstate.Placement) {
 	case j.Record.GetStopped():
 		r.violated(L4, key, "the job was stopped")
 	}
-	if j.Record.GetVersion() != p.Slot.Version || int64(j.Revision) != p.GetJobRevision() {
+	if !j.Current(p.Slot) || int64(j.Revision) != p.GetJobRevision() {
 		r.violated(L4, key, "the claim saw version %d at revision %d of the job; it had version %d at revision %d",
-			p.Slot.Version, p.GetJobRevision(), j.Record.GetVersion(), j.Revision)
+			p.Slot.Version, p.GetJobRevision(), j.VersionOf(p.Slot.Group), j.Revision)
 	}
 	if spec := j.Record.GetSpec(); spec.GetScheduler() != p.GetScheduler() {
 		r.violated(L4, key, "placed by scheduler %s, the job's is %s", p.GetScheduler(), spec.GetScheduler())

@@ -16,7 +16,7 @@ func Name(job string) cellstate.JobName { return cellstate.JobName{Namespace: "d
 func Slot(s *cellstate.Snapshot, job cellstate.JobName, group string, index int) cellstate.Slot {
 	version := int64(1)
 	if row := s.Job(job); row != nil && row.Record != nil {
-		version = row.Record.GetVersion()
+		version = row.VersionOf(group)
 	}
 	return cellstate.Slot{Namespace: job.Namespace, Job: job.Name, Group: group, Index: index, Version: version}
 }

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/cellstate"
-	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
@@ -115,11 +114,11 @@ func trim(j *cellstate.Job, now time.Time, l Limits) []cellstate.Write {
 	var records []cellstate.Record
 	for _, t := range j.Tasks {
 		keep := l.Attempts
-		if t.Slot.Version != j.Record.GetVersion() && t.Placement == nil && over(t, now) >= l.DoneAfter {
+		if !j.Current(t.Slot) && t.Placement == nil && over(t, now) >= l.DoneAfter {
 			keep = 0
 		}
 		for _, e := range t.Ended[:max(0, len(t.Ended)-keep)] {
-			if !counts(j.Record, t.Slot, e) {
+			if !counts(j, t.Slot, e) {
 				records = append(records, cellstate.Record{Key: t.Slot.EndedKey(e.Attempt), Read: e.Revision})
 			}
 		}
@@ -143,9 +142,9 @@ func over(t *cellstate.Task, now time.Time) time.Duration {
 	return 0
 }
 
-func counts(job *ohmv1.Job, slot cellstate.Slot, e *cellstate.Ended) bool {
-	spec, status := job.GetSpec(), e.GetStatus()
-	return (spec.GetKind() == "batch" || spec.GetKind() == "ml") && slot.Version == job.GetVersion() &&
+func counts(job *cellstate.Job, slot cellstate.Slot, e *cellstate.Ended) bool {
+	spec, status := job.Record.GetSpec(), e.GetStatus()
+	return (spec.GetKind() == "batch" || spec.GetKind() == "ml") && job.Current(slot) &&
 		(reconcile.Classify(status) == reconcile.Success || reconcile.Spends(status, spec))
 }
 

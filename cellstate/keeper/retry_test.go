@@ -15,7 +15,7 @@ func TestKeepsWhatSpendsRetries(t *testing.T) {
 		task.NodeLost: true, task.Drained: true, task.Preempted: false, task.OOMKilled: true, task.Exited: true, task.DiskFull: false, task.Stop: false,
 	} {
 		e := &cellstate.Ended{Ended: &ohmv1.Ended{Status: &ohmv1.Status{Cause: cause}}}
-		if got := counts(&ohmv1.Job{Spec: spec, Version: 2}, cellstate.Slot{Version: 2}, e); got != want {
+		if got := counts(&cellstate.Job{Record: &ohmv1.Job{Spec: spec, Version: 2}}, cellstate.Slot{Version: 2}, e); got != want {
 			t.Errorf("%s: kept %v, want %v", cause, got, want)
 		}
 	}

@@ -61,8 +61,8 @@ func Unsettled(s *cellstate.Snapshot) (open []string) {
 			switch {
 			case j.Record == nil:
 				say("task %s of no job is live", t.Slot)
-			case t.Slot.Version != j.Record.GetVersion():
-				say("task %s is live, the job has version %d", t.Slot, j.Record.GetVersion())
+			case !j.Current(t.Slot):
+				say("task %s is live, its group has version %d", t.Slot, j.VersionOf(t.Slot.Group))
 			case t.Status.GetState() != task.Running:
 				say("task %s is %s", t.Slot, task.Name(t.Status.GetState()))
 			case t.Placement.GetEvictedBy() != "":

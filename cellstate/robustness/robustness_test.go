@@ -67,7 +67,7 @@ func TestUnsettled(t *testing.T) {
 		}, "has 2 live tasks, wanted are 0"},
 		"an older version's tasks": {func(c *celltest.Cell) {
 			c.Mark(celltest.Name("a"), func(j *ohmv1.Job) { j.Version++ })
-		}, "the job has version 2"},
+		}, "its group has version 2"},
 		"a batch job that is not done": {func(c *celltest.Cell) { c.Job(celltest.Job{Name: "b"}) }, "job default/b is not done"},
 		"a node that is away":          {func(c *celltest.Cell) { c.Node(celltest.Node{Name: "n2"}) }, "node n2 has no session"},
 		"a hold that is left":          {func(c *celltest.Cell) { c.Hold(&ohmv1.Hold{Node: "n1", Txn: "T", Instance: "i"}) }, "room on node n1 is held for T of i"},

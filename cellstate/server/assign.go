@@ -111,7 +111,7 @@ func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.As
 	spec := j.Record.GetSpec()
 	a := &ohmv1.Assignment{Id: p.TaskID(), Placement: p.Record(), Stop: spec.GetStop()}
 	group := j.Group(p.Slot.Group)
-	if j.Record.GetVersion() != p.Slot.Version || group == nil {
+	if !j.Current(p.Slot) || group == nil {
 		return a
 	}
 	a.MaxRuntime, a.StartDeadline = spec.GetMaxRuntime(), group.GetStartDeadline()

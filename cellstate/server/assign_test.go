@@ -76,3 +76,33 @@ func TestAssignmentHasTheWholeGroup(t *testing.T) {
 		t.Errorf("a task of an older version is told of the newest: %v", got)
 	}
 }
+
+// TestChangeInPlace: what reaches no process is a new version of the job and none of its
+// tasks, whose agents are told of the new limits.
+func TestChangeInPlace(t *testing.T) {
+	w := serve(t, nil)
+	a := w.attach("n1", "one")
+	given := spec(celltest.Job{Name: "a"})
+	submit := func() {
+		t.Helper()
+		if _, err := w.jobs.Submit(w.ctx, &ohmv1.SubmitRequest{Jobs: []*ohmv1.JobSpec{given}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit()
+	p := w.cell.Place("a", 0, "n1")
+	a.until("assignment", func() bool { return a.assignment("a/main/0") != nil })
+	given.Labels, given.MaxRuntime, given.Groups[0].Count = map[string]string{"a": "b"}, durationpb.New(time.Hour), 2
+	submit()
+	a.until("the new limit", func() bool { return a.assignment("a/main/0").GetMaxRuntime().AsDuration() == time.Hour })
+	row := w.cell.Snapshot().Job(celltest.Name("a"))
+	if got := a.assignment("a/main/0"); got.GetStopCause() != "" || row.Record.GetVersion() != 2 || row.VersionOf("main") != 1 || !row.Current(p.Slot) {
+		t.Errorf("assignment %v of %v", got, row.Record)
+	}
+	if w.cell.Place("a", 1, "n1").Slot.Version != 1 {
+		t.Error("its siblings are of another version")
+	}
+	given.Groups[0].Env = map[string]string{"A": "b"}
+	submit()
+	a.until("stop", func() bool { return a.assignment("a/main/0").GetStopCause() == task.Stop })
+}

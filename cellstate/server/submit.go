@@ -16,6 +16,7 @@ import (
 	"github.com/ohmcell/ohm/pkg/jobspec"
 	"github.com/ohmcell/ohm/pkg/near"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 // maxJobs bounds the jobs of one request, which are written as one.
@@ -158,14 +159,15 @@ func knownScheduler(at *cellstate.Snapshot, spec *ohmv1.JobSpec) error {
 //
 //	the same request id          the same run: nothing, or a refusal if the content differs
 //	live and the same content    the same run: the request's id is noted
-//	live and other content       a new version; kind and scheduler must stay
+//	live and other content       a new version; kind and scheduler must stay, and so do the
+//	                             tasks of groups of which no process is reached by the change
 //	done, stopped or never there a new run: a new version, marks cleared
 func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Time) (*ohmv1.Job, *ohmv1.Submitted, error) {
 	digest, err := digestOf(spec)
 	if err != nil {
 		return nil, nil, err
 	}
-	version := int64(1)
+	version, groups := int64(1), map[string]int64(nil)
 	if row != nil && row.Record != nil {
 		was := row.Record
 		same := &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: was.GetVersion(), Unchanged: true}
@@ -182,6 +184,7 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 			if err := changeable(row.Name, was.GetSpec(), spec); err != nil {
 				return nil, nil, err
 			}
+			groups = reconcile.GroupVersions(row, spec)
 		}
 		version = was.GetVersion() + 1
 	} else if row != nil { // tasks of a job whose record has gone: their versions are taken
@@ -189,7 +192,9 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 			version = max(version, t.Slot.Version+1)
 		}
 	}
-	next := &ohmv1.Job{Spec: spec, Version: version, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest}
+	next := &ohmv1.Job{
+		Spec: spec, Version: version, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest, GroupVersions: groups,
+	}
 	return next, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: version}, nil
 }
 

@@ -89,7 +89,7 @@ func (r *racer) job(cpu int64) *ohmv1.JobSpec {
 // claim wants the job's task on the node, as decided on the snapshot.
 func (r *racer) claim(s *cellstate.Snapshot, node cellstate.NodeName) *cellstate.Txn {
 	job := s.Job(cellstate.JobName{Namespace: "default", Name: r.name})
-	slot := cellstate.Slot{Namespace: "default", Job: r.name, Group: "main", Version: job.Record.GetVersion()}
+	slot := cellstate.Slot{Namespace: "default", Job: r.name, Group: "main", Version: job.VersionOf("main")}
 	return &cellstate.Txn{
 		ID: cellstate.TxnID(ulid.Make().String()), Scheduler: r.name, Instance: "one",
 		Mode: cellstate.Incremental, Snapshot: s.Revision(),

@@ -100,7 +100,7 @@ func (r *Round) rulings(job *cellstate.Job, g *ohmv1.Group) (of []ruling) {
 		}
 		k := r.counts[id]
 		if k == nil {
-			k = r.newCounts(c, spec, g, job.Record.GetVersion())
+			k = r.newCounts(c, spec, g, job.VersionOf(g.GetName()))
 			if r.counts == nil {
 				r.counts = map[string]*counts{}
 			}

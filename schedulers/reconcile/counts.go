@@ -75,7 +75,7 @@ func (d *judged) countLive(c *ohmv1.GroupCounts, t *cellstate.Task) {
 
 // checked says whether the task has a readiness check.
 func checked(j *cellstate.Job, t *cellstate.Task) bool {
-	return t.Slot.Version == j.Record.GetVersion() && j.Group(t.Slot.Group).GetHealth().GetReady() != nil
+	return j.Current(t.Slot) && j.Group(t.Slot.Group).GetHealth().GetReady() != nil
 }
 
 // state is the job's, as people see it. It runs once a task of it runs or has done its

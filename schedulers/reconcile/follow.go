@@ -24,7 +24,7 @@ func Follow(was, is *cellstate.Job, needs []Need) (_ []Need, ok bool) {
 			had, old = old[0].Placement != nil, old[1:]
 		}
 		switch {
-		case t.Slot.Version != is.Record.GetVersion():
+		case !is.Current(t.Slot):
 			return nil, false
 		case t.Placement != nil && !had:
 			placed = append(placed, t.Slot)

@@ -146,7 +146,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 			d.slots = append(d.slots, l.systemSlots(s, j, g, now)...)
 			continue
 		}
-		tasks := j.TasksOf(g.GetName(), j.Record.GetVersion())
+		tasks := j.TasksOf(g.GetName(), j.VersionOf(g.GetName()))
 		for i := range int(g.GetCount()) {
 			at := slot{Slot: slotOf(j, g, i), group: g}
 			if len(tasks) > 0 && tasks[0].Slot.Index == i {
@@ -171,7 +171,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 }
 
 func slotOf(j *cellstate.Job, g *ohmv1.Group, index int) cellstate.Slot {
-	return cellstate.Slot{Namespace: j.Name.Namespace, Job: j.Name.Name, Group: g.GetName(), Index: index, Version: j.Record.GetVersion()}
+	return cellstate.Slot{Namespace: j.Name.Namespace, Job: j.Name.Name, Group: g.GetName(), Index: index, Version: j.VersionOf(g.GetName())}
 }
 
 func runsToEnd(spec *ohmv1.JobSpec) bool {
@@ -195,7 +195,7 @@ type place struct {
 func olderLive(j *cellstate.Job) map[place]bool {
 	var old map[place]bool
 	for _, t := range j.Tasks {
-		if t.Placement != nil && t.Slot.Version != j.Record.GetVersion() {
+		if t.Placement != nil && !j.Current(t.Slot) {
 			if old == nil {
 				old = map[place]bool{}
 			}

@@ -159,7 +159,7 @@ func (d *judged) whyFailed() string {
 	}
 	for _, t := range d.job.Tasks {
 		e := newest(t.Ended)
-		if t.Slot.Version != d.job.Record.GetVersion() || t.Placement != nil || e == nil {
+		if !d.job.Current(t.Slot) || t.Placement != nil || e == nil {
 			continue
 		}
 		if p, _ := (Limits{}).untilSuccess(t.Ended, d.spec, d.now); p != failed {

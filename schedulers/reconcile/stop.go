@@ -28,7 +28,7 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.NodeLost
 	case p.GetEvictedBy() != "":
 		return task.Preempted
-	case j == nil || !j.Live() || p.Slot.Version != j.Record.GetVersion():
+	case j == nil || !j.Live() || !j.Current(p.Slot):
 		return task.Stop
 	}
 	spec := j.Record.GetSpec()
@@ -73,7 +73,7 @@ func holdsAlways(n *cellstate.Node, g *ohmv1.Group) bool {
 // memberFailed says whether a slot of the gang has spent its budget.
 func memberFailed(j *cellstate.Job) bool {
 	for _, t := range j.Tasks {
-		if t.Slot.Version != j.Record.GetVersion() || t.Placement != nil {
+		if !j.Current(t.Slot) || t.Placement != nil {
 			continue
 		}
 		if g := j.Group(t.Slot.Group); g == nil || t.Slot.Index >= int(g.GetCount()) {

@@ -29,18 +29,18 @@ func (l Limits) systemSlots(s *cellstate.Snapshot, j *cellstate.Job, g *ohmv1.Gr
 	}
 	of := tasksOf(j, g)
 	for _, t := range of {
-		if t.Placement != nil && t.Slot.Version == j.Record.GetVersion() {
+		if t.Placement != nil && j.Current(t.Slot) {
 			bind(cellstate.NodeName(t.Placement.GetNode()), t.Slot.Index)
 		}
 	}
 	for _, t := range of {
-		if t.Placement != nil && t.Slot.Version != j.Record.GetVersion() {
+		if t.Placement != nil && !j.Current(t.Slot) {
 			older[cellstate.NodeName(t.Placement.GetNode())] = true
 			bind(cellstate.NodeName(t.Placement.GetNode()), t.Slot.Index)
 		}
 	}
 	for _, t := range of {
-		if t.Placement == nil && len(t.Ended) > 0 && t.Slot.Version == j.Record.GetVersion() {
+		if t.Placement == nil && len(t.Ended) > 0 && j.Current(t.Slot) {
 			if node := lastNode(t); s.Node(node) != nil {
 				bind(node, t.Slot.Index)
 			}

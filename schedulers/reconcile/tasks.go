@@ -53,10 +53,10 @@ func (l Limits) Tasks(s *cellstate.Snapshot, j *cellstate.Job, now time.Time, at
 			out = append(out, liveView(j, t))
 		case waiting[t.Slot]:
 			out = append(out, pending(t, j, message))
-		case !attempts && last != nil && t.Slot.Version == j.Record.GetVersion():
+		case !attempts && last != nil && j.Current(t.Slot):
 			out = append(out, endedView(last))
 		}
-		if t.Slot.Version == j.Record.GetVersion() && runsToEnd(d.spec) {
+		if j.Current(t.Slot) && runsToEnd(d.spec) {
 			n := min(spent(t.Ended, d.spec), int(d.spec.GetRetries()))
 			for _, v := range out[from:] {
 				v.RetriesSpent, v.Retries = int32(n), d.spec.GetRetries()

@@ -2021,8 +2021,12 @@ type Job struct {
 	// more_request_ids are of requests with the same content that found this version live
 	// and were answered with it: the newest 32, the oldest first.
 	MoreRequestIds []string `protobuf:"bytes,9,rep,name=more_request_ids,json=moreRequestIds,proto3" json:"more_request_ids,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// group_versions are the groups whose tasks have stood since an older version: what has
+	// changed since does not reach their processes. The slots of any other group are of
+	// this version.
+	GroupVersions map[string]int64 `protobuf:"bytes,110,rep,name=group_versions,json=groupVersions,proto3" json:"group_versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -2114,6 +2118,13 @@ func (x *Job) GetStopTime() *timestamppb.Timestamp {
 func (x *Job) GetMoreRequestIds() []string {
 	if x != nil {
 		return x.MoreRequestIds
+	}
+	return nil
+}
+
+func (x *Job) GetGroupVersions() map[string]int64 {
+	if x != nil {
+		return x.GroupVersions
 	}
 	return nil
 }
@@ -4721,7 +4732,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
-	"\v_precedence\"\xda\x02\n" +
+	"\v_precedence\"\xe3\x03\n" +
 	"\x03Job\x12#\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -4733,7 +4744,11 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06digest\x18\a \x01(\fR\x06digest\x127\n" +
 	"\tstop_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x12(\n" +
-	"\x10more_request_ids\x18\t \x03(\tR\x0emoreRequestIds\"|\n" +
+	"\x10more_request_ids\x18\t \x03(\tR\x0emoreRequestIds\x12E\n" +
+	"\x0egroup_versions\x18n \x03(\v2\x1e.ohm.v1.Job.GroupVersionsEntryR\rgroupVersions\x1a@\n" +
+	"\x12GroupVersionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"|\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12+\n" +
 	"\x06groups\x18\x02 \x03(\v2\x13.ohm.v1.GroupCountsR\x06groups\x12.\n" +
@@ -5026,7 +5041,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -5087,10 +5102,11 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	nil,                           // 56: ohm.v1.Selector.LabelsEntry
 	nil,                           // 57: ohm.v1.Spread.SharesEntry
 	nil,                           // 58: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 59: ohm.v1.Node.AttributesEntry
-	nil,                           // 60: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 61: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
+	nil,                           // 59: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 60: ohm.v1.Node.AttributesEntry
+	nil,                           // 61: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 63: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
@@ -5104,7 +5120,7 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	10, // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	61, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	62, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,  // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16, // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
@@ -5118,84 +5134,85 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	20, // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21, // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22, // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	61, // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	61, // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	61, // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	61, // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	61, // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	61, // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	61, // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	61, // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	62, // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	62, // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	62, // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	62, // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	62, // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	62, // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	62, // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	62, // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
 	58, // 33: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	23, // 34: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	61, // 35: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	62, // 35: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	24, // 36: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	14, // 37: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	25, // 38: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
 	26, // 39: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
 	27, // 40: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
 	29, // 41: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	62, // 42: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	62, // 43: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	30, // 44: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	62, // 45: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	31, // 46: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	31, // 47: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 48: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 49: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 50: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 51: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	33, // 52: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	62, // 53: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	32, // 54: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	62, // 55: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	35, // 56: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	31, // 57: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 58: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	62, // 59: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	62, // 60: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	34, // 61: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	36, // 62: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 63: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 64: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	59, // 65: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	32, // 66: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,  // 67: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	60, // 68: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	32, // 69: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	62, // 70: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	62, // 71: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	62, // 72: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	62, // 73: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 74: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 75: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	62, // 76: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	32, // 77: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	31, // 78: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,  // 79: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	62, // 80: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	31, // 81: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	31, // 82: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	62, // 83: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	31, // 84: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	44, // 85: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	44, // 86: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	62, // 87: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	62, // 88: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	47, // 89: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	62, // 90: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	48, // 91: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	62, // 92: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	51, // 93: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	62, // 94: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	51, // 95: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	51, // 96: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	51, // 97: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	98, // [98:98] is the sub-list for method output_type
-	98, // [98:98] is the sub-list for method input_type
-	98, // [98:98] is the sub-list for extension type_name
-	98, // [98:98] is the sub-list for extension extendee
-	0,  // [0:98] is the sub-list for field type_name
+	63, // 42: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	63, // 43: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	59, // 44: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	30, // 45: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	63, // 46: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	31, // 47: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	31, // 48: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,  // 49: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,  // 50: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,  // 51: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,  // 52: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	33, // 53: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	63, // 54: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	32, // 55: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	63, // 56: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	35, // 57: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	31, // 58: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,  // 59: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	63, // 60: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	63, // 61: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	34, // 62: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	36, // 63: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,  // 64: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,  // 65: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	60, // 66: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	32, // 67: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,  // 68: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	61, // 69: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	32, // 70: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	63, // 71: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	63, // 72: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	63, // 73: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	63, // 74: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,  // 75: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,  // 76: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	63, // 77: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	32, // 78: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	31, // 79: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,  // 80: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	63, // 81: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	31, // 82: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	31, // 83: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	63, // 84: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	31, // 85: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	44, // 86: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	44, // 87: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	63, // 88: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	63, // 89: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	47, // 90: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	63, // 91: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	48, // 92: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	63, // 93: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	51, // 94: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	63, // 95: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	51, // 96: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	51, // 97: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	51, // 98: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	99, // [99:99] is the sub-list for method output_type
+	99, // [99:99] is the sub-list for method input_type
+	99, // [99:99] is the sub-list for extension type_name
+	99, // [99:99] is the sub-list for extension extendee
+	0,  // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -5212,7 +5229,7 @@ func file_ohm_v1_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   57,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// groupView is what `ohm status JOB -o json` says of a group.
+type groupView struct{ Running, Stopping int }
+
+func (c client) groups(job string) []groupView {
+	return read[struct{ Groups []groupView }](c, "status", job).Groups
+}
+
+// Field case 77: what reaches no process restarts none: a label, a count. What reaches those of
+// one group restarts those only.
+func TestCase77(t *testing.T) {
+	t.Parallel()
+	d, notes := startDev(t, shortDir(t)), shortDir(t)
+	// Two groups of the same job; each task says in a file of its group and index that it starts.
+	file := func(label string, count int, env string) string {
+		text := strings.Replace(service("web", count, notes), "kind: service", "kind: service\nlabels: {team: "+label+"}", 1)
+		text = strings.Replace(text, "$OHM_JOB-$OHM_INDEX", "$OHM_GROUP-$OHM_INDEX", 1)
+		_, group, _ := strings.Cut(text, "groups:\n")
+		return text + strings.Replace(strings.Replace(group, "name: main", "name: other\n    env: {A: "+env+"}", 1), fmt.Sprintf("count: %d", count), "count: 2", 1)
+	}
+	for _, step := range []struct {
+		what        string
+		label, env  string
+		count       int
+		main, other []int // starts so far, by index
+	}{
+		{"first", "a", "x", 2, []int{1, 1}, []int{1, 1}},
+		{"a label", "b", "x", 2, []int{1, 1}, []int{1, 1}},
+		{"the count", "b", "x", 4, []int{1, 1, 1, 1}, []int{1, 1}},
+		{"one group", "b", "y", 4, []int{1, 1, 1, 1}, []int{2, 2}},
+	} {
+		d.run(file(step.label, step.count, step.env))
+		within(t, patience, step.what, func() bool {
+			s := d.groups("web")
+			return len(s) == 2 && s[0].Running == step.count && s[1].Running == 2 && s[0].Stopping+s[1].Stopping == 0 &&
+				starts(t, notes, "other", 0) == step.other[0] && starts(t, notes, "other", 1) == step.other[1]
+		})
+		for i, want := range step.main {
+			if got := starts(t, notes, "main", i); got != want {
+				t.Errorf("%s changed: main/%d started %d times, want %d", step.what, i, got, want)
+			}
+		}
+		for i, want := range step.other {
+			if got := starts(t, notes, "other", i); got != want {
+				t.Errorf("%s changed: other/%d started %d times, want %d", step.what, i, got, want)
+			}
+		}
+	}
+}
+
+// Field case 87: a task that is over its time limit has failed, as TimedOut; a limit that is
+// raised in time is the same process's.
+func TestCase87(t *testing.T) {
+	t.Parallel()
+	d, notes := startDev(t, shortDir(t)), shortDir(t)
+	limited := func(job, limit string) string {
+		return strings.Replace(service(job, 1, notes), "kind: service", "kind: batch\nmaxRuntime: "+limit, 1)
+	}
+	d.ohm("run", d.job(limited("raised", "15s")))
+	began := time.Now() // not before the task did
+	within(t, patience, "raised runs", func() bool { return d.tasks("raised")["raised/main/0"].State == "Running" })
+	before := d.tasks("raised")["raised/main/0"]
+	d.ohm("run", d.job(limited("raised", "1h")))
+	d.ohm("run", d.job(limited("short", "2s")))
+	within(t, patience, "short is over", func() bool { return d.status("short").State == "Failed" })
+	if got := d.tasks("short")["short/main/0"]; got.Cause != "TimedOut" || got.State != "Failed" {
+		t.Errorf("short: %+v", got)
+	}
+	within(t, patience, "the time that raised had first is over", func() bool { return time.Since(began) > 17*time.Second })
+	if now := d.tasks("raised")["raised/main/0"]; now.Pid != before.Pid || now.Attempt != 1 || now.State != "Running" {
+		t.Errorf("raised: %+v, before %+v", now, before)
+	}
+	d.ohm("run", d.job(limited("raised", "3s"))) // that much is over
+	within(t, patience, "raised is over", func() bool { return d.status("raised").State == "Failed" })
+	if got := d.tasks("raised")["raised/main/0"]; got.Cause != "TimedOut" || got.Attempt != 1 || starts(t, notes, "raised", 0) != 1 {
+		t.Errorf("raised: %+v after %d starts", got, starts(t, notes, "raised", 0))
+	}
+}
