@@ -115,8 +115,25 @@ groups:
 		t.Errorf("the eater is %+v", v)
 	}
 
-	several := fmt.Sprintf(`
-job: several
+	d.several("tar:" + image)
+
+	const cannot = "1 of 1 nodes cannot: host-root (driver containerd)"
+	if a := d.try("run", "../examples/jobs/hello.yaml"); a.code != 0 || !strings.Contains(a.stderr, cannot) {
+		t.Errorf("exit code %d, %s", a.code, a.stderr)
+	}
+	within(t, patience, "explain says what is missing", func() bool {
+		said := d.ohm("explain", "hello")
+		return strings.Contains(said, "Cannot") && strings.Contains(said, "host-root")
+	})
+	d.ohm("stop", "hello", "--wait", "--timeout", patience.String())
+}
+
+// several runs a job of several containers in the image: each with its own environment, all
+// with the task's scratch folder.
+func (d *dev) several(image string) {
+	d.t.Helper()
+	d.ohm("run", d.job(fmt.Sprintf(`
+job: boxes
 kind: batch
 groups:
   - name: main
@@ -124,13 +141,12 @@ groups:
     memory: 64Mi
     env: {WORD: shared}
     containers:
-      - {name: fetch, role: init, image: "tar:%[1]s", command: [sh, -c, "echo $WORD $OHM_TASK >$HOME/fetched"]}
-      - {name: beside, role: sidecar, image: "tar:%[1]s", command: [sh, -c, "until [ -e $HOME/fetched ]; do sleep 0.1; done; cp $HOME/fetched $HOME/served; sleep 1000"]}
-      - {name: app, image: "tar:%[1]s", env: {WORD: own}, command: [sh, -c, "until [ -e $HOME/served ]; do sleep 0.1; done; echo $WORD, $(cat $HOME/served)"]}
-`, image)
-	d.ohm("run", d.job(several), "--wait", "--timeout", patience.String())
-	if said := d.ohm("logs", "several"); said != "own, shared several/main/0\n" {
-		t.Errorf("several containers said %q", said)
+      - {name: fetch, role: init, image: "%[1]s", command: [sh, -c, "echo $WORD $OHM_TASK >$HOME/fetched"]}
+      - {name: beside, role: sidecar, image: "%[1]s", command: [sh, -c, "until [ -e $HOME/fetched ]; do sleep 0.1; done; cp $HOME/fetched $HOME/draft; mv $HOME/draft $HOME/served; sleep 1000"]}
+      - {name: app, image: "%[1]s", env: {WORD: own}, command: [sh, -c, "until [ -e $HOME/served ]; do sleep 0.1; done; echo $WORD, $(cat $HOME/served)"]}
+`, image)), "--wait", "--timeout", patience.String())
+	if said := d.ohm("logs", "boxes"); said != "own, shared boxes/main/0\n" {
+		d.t.Errorf("several containers said %q", said)
 	}
 }
 
@@ -213,8 +229,8 @@ func TestCase113(t *testing.T) {
 	}
 }
 
-// TestImagesWithoutADaemon: the node of any cell runs images of registries, and says at once
-// what it cannot do.
+// TestImagesWithoutADaemon: the node of any cell runs images of registries, and several
+// containers a task.
 func TestImagesWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, shortDir(t))
@@ -236,27 +252,9 @@ groups:
 		t.Errorf("it said %q", said)
 	}
 
-	several := fmt.Sprintf(`
-job: several
-kind: batch
-groups:
-  - name: main
-    cpu: 100m
-    memory: 32Mi
-    containers:
-      - {name: first, role: init, image: %[1]s, command: ["true"]}
-      - {name: app, image: %[1]s, command: ["true"]}
-`, image)
-	const cannot = "1 of 1 nodes cannot: containers (driver native)"
-	if a := d.try("run", d.job(several)); a.code != 0 || !strings.Contains(a.stderr, cannot) {
-		t.Errorf("exit code %d, %s", a.code, a.stderr)
+	d.several(image)
+	d.ohm("run", "../examples/jobs/several.yaml", "--wait", "--timeout", patience.String())
+	if said := d.ohm("logs", "several"); said != "hello from several/main/0\n" {
+		t.Errorf("the example said %q", said)
 	}
-	within(t, patience, "explain says what is missing", func() bool {
-		said := d.ohm("explain", "several")
-		return strings.Contains(said, "Cannot") && strings.Contains(said, "containers")
-	})
-	if v := d.only("several"); v.Attempt != 0 || !strings.Contains(v.Message, "cannot: containers") {
-		t.Errorf("it is %+v", v)
-	}
-	d.ohm("stop", "several", "--wait", "--timeout", patience.String())
 }

@@ -81,7 +81,7 @@ func (d *Driver) verdict(t driver.Task, c driver.Container, st state, s seen) *f
 	if c.Role == driver.Main {
 		e.Pid = st.Pid
 	} else {
-		e.Message = fmt.Sprintf("init container %s ended so", c.Name)
+		e.Message = driver.InitMessage(c.Name)
 	}
 	// The report is believed where it agrees with containerd: the task could have written it.
 	said := readReport(d.report(t.ID, c.Name))

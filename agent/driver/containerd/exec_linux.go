@@ -117,7 +117,7 @@ func (d *Driver) execSpec(ctx context.Context, box client.Container, e driver.Ex
 		return nil, err
 	}
 	spec.Process.Args, spec.Process.Terminal = e.Command, e.Terminal
-	spec.Process.Env = environment(spec.Process.Env, e.Env)
+	spec.Process.Env = driver.Environment(spec.Process.Env, e.Env, scratchTarget)
 	if e.Dir != "" {
 		spec.Process.Cwd = e.Dir
 	}

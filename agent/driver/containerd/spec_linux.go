@@ -2,14 +2,10 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
@@ -29,9 +25,6 @@ const (
 	scratchTarget = "/scratch"
 )
 
-// defaultPath is a task's PATH if neither it nor its image brings one.
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // spec is how one container of the task is to run. network is a path of the network namespace
 // that it is to join; empty: the node's.
 func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image, network string) client.NewContainerOpts {
@@ -40,7 +33,7 @@ func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image, netwo
 		if err != nil {
 			return err
 		}
-		command, err := commandOf(c, config.Config)
+		command, err := driver.CommandOf(c, config.Config.Entrypoint, config.Config.Cmd)
 		if err != nil {
 			return err
 		}
@@ -49,7 +42,7 @@ func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image, netwo
 			return err
 		}
 		s.Process.Args = append([]string{initTarget, reportTarget}, command...)
-		s.Process.Env = environment(config.Config.Env, c.Env)
+		s.Process.Env = driver.Environment(config.Config.Env, c.Env, scratchTarget)
 		if s.Process.Cwd = c.Dir; c.Dir == "" {
 			s.Process.Cwd = config.Config.WorkingDir
 		}
@@ -85,35 +78,6 @@ func networkOf(path string) oci.SpecOpts {
 		return oci.WithHostNamespace(specs.NetworkNamespace)
 	}
 	return oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: path})
-}
-
-// commandOf is what the container runs. A task's command is all of it: an image's
-// entrypoint is not put before it.
-func commandOf(c driver.Container, image imagespec.ImageConfig) ([]string, error) {
-	if len(c.Command) > 0 {
-		return c.Command, nil
-	}
-	command := slices.Concat(image.Entrypoint, image.Cmd)
-	if len(command) == 0 || command[0] == "" {
-		return nil, errors.New("neither the task nor its image names a command")
-	}
-	return command, nil
-}
-
-// environment is the image's, overlaid with the task's, with a PATH and a HOME.
-func environment(image []string, env map[string]string) []string {
-	all := map[string]string{"PATH": defaultPath, "HOME": scratchTarget}
-	for _, line := range image {
-		if name, value, ok := strings.Cut(line, "="); ok {
-			all[name] = value
-		}
-	}
-	maps.Copy(all, env)
-	list := make([]string, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, name+"="+all[name])
-	}
-	return list
 }
 
 // userOf sets the user, with the groups that the image gives it.

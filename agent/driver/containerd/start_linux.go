@@ -148,7 +148,7 @@ func (d *Driver) begin(ctx context.Context, t driver.Task) error {
 		return err
 	}
 	if d.killed(t.ID) {
-		return errors.New("killed before it started")
+		return driver.ErrKilledEarly
 	}
 	if _, err := d.network(ctx, t); err != nil { // first: a port that somebody has spares the rest
 		return err
@@ -182,7 +182,7 @@ const initThreads = 8
 // onKill says of a start that failed when it was killed that it was.
 func (d *Driver) onKill(id string, err error) error {
 	if err != nil && d.killed(id) {
-		return errors.New("killed while it started")
+		return driver.ErrKilledEarly
 	}
 	return err
 }

@@ -46,14 +46,14 @@ func boxed(b driver.Box) bool {
 }
 
 // launchBoxed is launch for a command in a box. The pid is the command's, too.
-func launchBoxed(sp spec) (pid int, err error) {
+func launchBoxed(sp spec, p program) (pid int, err error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, err
 	}
 	defer null.Close()
 	return enter(entry{
-		Command: sp.Command, Env: sp.Env, Dir: sp.folder(), Scratch: sp.Scratch, Root: sp.Root, Box: sp.Box, Cgroups: sp.Cgroups,
+		Command: p.Command, Env: p.Env, Dir: p.folder(sp.Scratch), Scratch: sp.Scratch, Root: p.Root, Box: p.Box, Cgroups: sp.Cgroups,
 	},
 		[]uintptr{null.Fd(), initStdout, initStderr}, &syscall.SysProcAttr{Setsid: true}, nil)
 }

@@ -1,17 +1,17 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"syscall"
 	"time"
 
@@ -50,7 +50,7 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 	}
 	dir := d.folder(id)
 	held, err := folder.Held(dir)
-	if !held || e.Container != "" && e.Container != driver.MainName {
+	if !held {
 		return 0, fmt.Errorf("task %s: %w", id, errors.Join(driver.ErrNotRunning, unlessGone(err)))
 	}
 	sp, err := folder.Read[spec](filepath.Join(dir, specFile))
@@ -58,11 +58,17 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 		return 0, err
 	}
 	st, err := folder.Read[state](filepath.Join(dir, stateFile))
-	if err != nil || st.Command.Pid == 0 {
-		return 0, fmt.Errorf("task %s is only starting: %w", id, driver.ErrNotRunning)
+	command, started := st.command(sp, e.Container)
+	if err != nil || !started || !command.lives() {
+		return 0, fmt.Errorf("container %s of task %s: %w", cmp.Or(e.Container, sp.name()), id, driver.ErrNotRunning)
 	}
-	j := joining{st.Command, sp.Namespaces, sp.OwnNetwork, e.Terminal, entry{
-		Command: e.Command, Env: overlaid(sp.Env, e.Env), Dir: sp.folder(), Box: sp.Box, Cgroups: st.Cgroups,
+	all := sp.all()
+	p := all[len(all)-1]
+	if i := slices.IndexFunc(all, func(p program) bool { return p.name() == e.Container }); i >= 0 {
+		p = all[i]
+	}
+	j := joining{command, sp.Namespaces, sp.OwnNetwork, e.Terminal, entry{
+		Command: e.Command, Env: driver.Environment(p.Env, e.Env, ""), Dir: p.folder(sp.Scratch), Box: p.Box, Cgroups: st.Cgroups,
 	}}
 	if e.Dir != "" {
 		j.Entry.Dir = e.Dir
@@ -71,17 +77,6 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 		j.Entry.Box.User = e.User
 	}
 	return d.exec(ctx, j, e)
-}
-
-// overlaid is the environment with more on top.
-func overlaid(env []string, more map[string]string) []string {
-	all := map[string]string{}
-	for _, line := range env {
-		name, value, _ := strings.Cut(line, "=")
-		all[name] = value
-	}
-	maps.Copy(all, more)
-	return environment(all, "")
 }
 
 func (d *Driver) exec(ctx context.Context, j joining, e driver.Exec) (int, error) {
@@ -242,7 +237,7 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, bool, error)
 		return driver.Stats{}, false, unlessGone(err)
 	}
 	st, err := folder.Read[state](filepath.Join(dir, stateFile))
-	if err != nil || st.Command.Pid == 0 {
+	if err != nil || !st.begun() {
 		return driver.Stats{}, false, nil // only starting
 	}
 	s, ok := st.Cgroups.Stats()

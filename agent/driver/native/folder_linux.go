@@ -30,9 +30,10 @@ const (
 
 // spec is all that the shim and the init need to know.
 type spec struct {
-	ID         string
-	Command    []string
-	Env        []string
+	ID      string
+	program           // the main one, which a plain task has alone
+	Before  []program // what starts before it, in order
+
 	Scratch    string
 	Logs       string // folder
 	LogLimits  segment.Limits
@@ -41,9 +42,7 @@ type spec struct {
 	Publish    []int32
 	Cgroups    cgroup.Groups
 	Limits     cgroup.Limits
-	Box        driver.Box
-	Root       root // no layers: the node's own
-	// Task is there until the image of a task that has one is: Root, and what an image may
+	// Task is there until the images of a task that has any are: Root, and what an image may
 	// say in the task's place, are not known before.
 	Task *driver.Task `json:",omitempty"`
 }
@@ -61,7 +60,41 @@ type state struct {
 	Init    process
 	Command process // Pid 0: not started yet
 	Cgroups cgroup.Groups
-	Started time.Time
+	Started time.Time // of the main command, or of the first one before that
+	Before  []member  `json:",omitempty"` // of the containers before the main one those that were started
+}
+
+// member is a container of a task that was started.
+type member struct {
+	Name          string
+	Init, Command process
+}
+
+// begun says whether any command of the task was started.
+func (st state) begun() bool { return !st.Started.IsZero() }
+
+// inits are those of all containers that were started.
+func (st state) inits() (list []process) {
+	for _, m := range st.Before {
+		list = append(list, m.Init)
+	}
+	if st.Init.Pid != 0 {
+		list = append(list, st.Init)
+	}
+	return list
+}
+
+// command is that of a container, if it was started; empty: of the main one.
+func (st state) command(sp spec, name string) (command process, ok bool) {
+	if name == "" || name == sp.name() {
+		return st.Command, st.Command.Pid != 0
+	}
+	for _, m := range st.Before {
+		if m.Name == name {
+			return m.Command, true
+		}
+	}
+	return process{}, false
 }
 
 // writeExit is write for exit.json, into the room that reserveExit took.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,7 +20,6 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
-	"github.com/ohmcell/ohm/agent/driver/publish"
 	"github.com/ohmcell/ohm/agent/driver/thread"
 )
 
@@ -39,11 +39,16 @@ type word struct {
 	Status uint32 `json:",omitempty"` // of wait(2)
 }
 
-// initMain starts the task's command and stays until no process of the task is left.
-func initMain(dir string) error {
+// initMain starts the command of a container and stays until no process of it is left.
+// number is the container's among those of the task.
+func initMain(dir, number string) error {
 	sp, err := folder.Read[spec](filepath.Join(dir, specFile))
 	if err != nil {
 		return err
+	}
+	n, err := strconv.Atoi(number)
+	if all := sp.all(); err != nil || n < 0 || n >= len(all) {
+		return fmt.Errorf("the task has no container %s", number)
 	}
 	if err := keepFiles(); err != nil {
 		return err
@@ -60,13 +65,8 @@ func initMain(dir string) error {
 			return out.Encode(word{Error: err.Error()})
 		}
 	}
-	if sp.OwnNetwork {
-		if err := publish.LoopbackUp(); err != nil {
-			return out.Encode(word{Error: err.Error()})
-		}
-	}
 	var pid int
-	thread.Run(func() { pid, err = launch(sp) })
+	thread.Run(func() { pid, err = launch(sp, sp.all()[n]) })
 	if err != nil {
 		return out.Encode(word{Error: err.Error()})
 	}
@@ -169,11 +169,11 @@ func end(namespace bool) error {
 }
 
 // launch starts the command, born in its cgroups, as the leader of a session of its own.
-func launch(sp spec) (pid int, err error) {
-	if boxed(sp.Box) {
-		return launchBoxed(sp)
+func launch(sp spec, p program) (pid int, err error) {
+	if boxed(p.Box) {
+		return launchBoxed(sp, p)
 	}
-	path, err := lookPath(sp.Command[0], sp.Scratch, sp.Env)
+	path, err := lookPath(p.Command[0], sp.Scratch, p.Env)
 	if err != nil {
 		return 0, err
 	}
@@ -196,9 +196,9 @@ func launch(sp spec) (pid int, err error) {
 		defer group.Close()
 		sys.UseCgroupFD, sys.CgroupFD = true, int(group.Fd())
 	}
-	pid, err = syscall.ForkExec(path, sp.Command, &syscall.ProcAttr{
+	pid, err = syscall.ForkExec(path, p.Command, &syscall.ProcAttr{
 		Dir:   sp.Scratch,
-		Env:   sp.Env,
+		Env:   p.Env,
 		Files: []uintptr{null.Fd(), initStdout, initStderr},
 		Sys:   sys,
 	})

@@ -2,6 +2,8 @@ package native
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,12 +21,25 @@ func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (d
 // ListLogs names the tasks of which there are logs.
 func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { return d.logs.List(ctx) }
 
-// DiskBytes is what the scratch folder takes, and what lies over the image.
+// DiskBytes is what the scratch folder takes, and what lies over the images.
 func (d *Driver) DiskBytes(ctx context.Context, id string) (int64, error) {
 	if err := folder.CheckID(id); err != nil {
 		return 0, err
 	}
-	return folder.Size(ctx, filepath.Join(d.folder(id), scratchDir), filepath.Join(d.folder(id), boxDir, "upper"))
+	sp, err := folder.Read[spec](filepath.Join(d.folder(id), specFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	dirs := []string{filepath.Join(d.folder(id), scratchDir)}
+	for _, p := range sp.all() {
+		if p.Root.Dir != "" {
+			dirs = append(dirs, filepath.Join(d.folder(id), p.Root.Dir, "upper"))
+		}
+	}
+	return folder.Size(ctx, dirs...)
 }
 
 // LogBytes counts what is in the folder of a task's logs.

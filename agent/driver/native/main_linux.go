@@ -26,8 +26,8 @@ func Main(args []string) int {
 	switch {
 	case len(args) == 2 && args[0] == verbShim:
 		err = shim(args[1])
-	case len(args) == 2 && args[0] == verbInit:
-		err = initMain(args[1])
+	case len(args) == 3 && args[0] == verbInit:
+		err = initMain(args[1], args[2])
 	case len(args) == 1 && args[0] == verbEnter:
 		err = enterMain()
 	case len(args) == 1 && args[0] == verbExec:

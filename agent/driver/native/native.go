@@ -6,12 +6,15 @@
 //
 //	agent ─▶ shim ─▶ init ─▶ command
 //
-// The shim is the task's memory: it has a session of its own, outlives the agent, writes down
-// how the task ended, and what it says, which comes to it by two pipes (segment). The init is pid 1 of the task's pid namespace, where
-// there is one: it reaps orphans, passes signals on, and ends whatever the command left
-// behind; if the shim goes away, so does everything below it. Both stay out of the task's
-// cgroups, so the task is charged with nothing but its own. A pid 1 ignores a SIGTERM that
-// it has no handler for, which is one more reason why the command is never pid 1.
+// The shim is the task's memory: it has a session of its own, outlives the agent, writes
+// down how the task ended, and what it says, which comes to it by two pipes (segment). The
+// init is pid 1 of the task's pid namespace, where there is one: it reaps orphans, passes
+// signals on, and ends whatever the command left behind; if the shim goes away, so does
+// everything below it. A task of several containers has one shim, which starts them in order,
+// and an init for each of them, in namespaces of its own: they share cgroups, network, scratch
+// folder and the pipes of the logs. Shim and inits stay out of the task's cgroups, so the task
+// is charged with nothing but its own. A pid 1 ignores a SIGTERM that it has no handler for,
+// which is one more reason why the command is never pid 1.
 //
 // Everything that is known of a task is in its folder, tasks/<id>:
 //
@@ -22,7 +25,8 @@
 //	exit.json  how it ended; written once, whole
 //	scratch/   its working directory
 //	shim.log   what shim and init have to complain about
-//	box/       of a task with an image: what it has written, and where its root is mounted
+//	box/       of a task with an image: what it has written, and where its root is mounted;
+//	           box-<name> of a container before the main one
 //
 // The folder appears under its name in one step, already locked, so a task has one
 // starter, whatever crashes. A free lock with no exit.json means that the task is over

@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/publish"
+	"github.com/ohmcell/ohm/agent/driver/thread"
 )
 
 // publish reads what is to be run, and listens on the ports that it is reached at. A port that
@@ -54,12 +56,37 @@ func (d *Driver) Dial(ctx context.Context, id string, port int32) (net.Conn, err
 		return publish.DialHere(ctx, port)
 	}
 	st, err := folder.Read[state](filepath.Join(d.folder(id), stateFile))
-	if err != nil || st.Init.Pid == 0 {
+	if err != nil || !st.begun() {
 		return nil, fmt.Errorf("task %s is only starting: %w", id, driver.ErrNotRunning)
 	}
-	conn, err := dialIn(ctx, st.Init, port)
-	if errors.Is(err, errGone) {
-		err = fmt.Errorf("task %s: %w", id, driver.ErrNotRunning)
+	for _, init := range slices.Backward(st.inits()) { // they are all in one network
+		conn, err := dialIn(ctx, init, port)
+		if !errors.Is(err, errGone) {
+			return conn, err
+		}
 	}
-	return conn, err
+	return nil, fmt.Errorf("task %s: %w", id, driver.ErrNotRunning)
+}
+
+// network makes the network that the containers of the task are in, if it has one of its own.
+// It is there for as long as the file is open, or anything in it.
+func (t *tended) network() (err error) {
+	if !t.spec.OwnNetwork {
+		return nil
+	}
+	thread.Run(func() {
+		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("make a network: %w", err)
+			return
+		}
+		if err = publish.LoopbackUp(); err == nil {
+			t.net, err = os.Open("/proc/thread-self/ns/net")
+		}
+	})
+	return err
+}
+
+// dial connects to a port on 127.0.0.1 in the task's network.
+func (t *tended) dial(ctx context.Context, port int32) (net.Conn, error) {
+	return publish.Dial(ctx, int(t.net.Fd()), port)
 }

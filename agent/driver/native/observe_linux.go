@@ -64,11 +64,12 @@ func (d *Driver) Observe(ctx context.Context, id string) (driver.Observation, bo
 func running(id, dir string) driver.Observation {
 	o := driver.Observation{ID: id, State: task.Starting}
 	st, err := folder.Read[state](filepath.Join(dir, stateFile))
-	if err != nil || st.Command.Pid == 0 {
+	if err != nil || !st.begun() {
 		return o // the shim is about to say more
 	}
-	o.State, o.Pid, o.Started = task.Running, st.Command.Pid, st.Started
-	o.OOM = st.Cgroups.OOMs() > 0
+	if o.Started, o.OOM = st.Started, st.Cgroups.OOMs() > 0; st.Command.Pid != 0 {
+		o.State, o.Pid = task.Running, st.Command.Pid
+	}
 	return o
 }
 
@@ -107,7 +108,11 @@ func (d *Driver) bury(ctx context.Context, id string) (folder.Exit, error) {
 	if err := st.Cgroups.Kill(ctx); err != nil {
 		return folder.Exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
 	}
-	for _, p := range []process{st.Init, st.Command} {
+	all := append(st.inits(), st.Command)
+	for _, m := range st.Before {
+		all = append(all, m.Command)
+	}
+	for _, p := range all {
 		if st.Boot != d.boot {
 			break
 		}

@@ -39,7 +39,7 @@ func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error 
 		return unlessGone(err)
 	}
 	st, err := folder.Read[state](filepath.Join(dir, stateFile))
-	if err != nil || st.Command.Pid == 0 {
+	if err != nil || !st.begun() {
 		return fmt.Errorf("task %s is only starting", id)
 	}
 	if sig == syscall.SIGKILL {
@@ -47,13 +47,15 @@ func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error 
 			return unlessGone(err)
 		}
 	}
-	f, err := familyOf(st.Init)
-	if err != nil {
-		return err
-	}
-	for _, p := range slices.Backward(f.below) {
-		if p != st.Command {
-			f.signal(p, sig)
+	for _, init := range st.inits() {
+		f, err := familyOf(init)
+		if err != nil {
+			return err
+		}
+		for _, p := range slices.Backward(f.below) {
+			if p != st.Command {
+				f.signal(p, sig)
+			}
 		}
 	}
 	if err := st.Command.signal(sig); err != nil && err != errGone {
@@ -71,7 +73,7 @@ func unlessGone(err error) error {
 }
 
 // Kill returns when nothing of the task is left and its end is written down. It leaves
-// init and shim to tell how it went; if they do not, they are killed as well.
+// inits and shim to tell how it went; if they do not, they are killed as well.
 func (d *Driver) Kill(ctx context.Context, id string) error {
 	if err := folder.CheckID(id); err != nil {
 		return err
@@ -132,9 +134,11 @@ func (d *Driver) killUnbegun(id string, err error) error {
 // strike is one round of Kill. What it cannot reach, a later round can.
 func (d *Driver) strike(st state, since time.Duration) {
 	st.Cgroups.Strike()
-	_ = kill(st.Init)
-	if since > killInit {
-		_ = st.Init.signal(syscall.SIGKILL)
+	for _, init := range st.inits() {
+		_ = kill(init)
+		if since > killInit {
+			_ = init.signal(syscall.SIGKILL)
+		}
 	}
 	if since > killShim {
 		_ = st.Shim.signal(syscall.SIGKILL)

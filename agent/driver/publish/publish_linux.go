@@ -108,7 +108,7 @@ func copyBoth(a, b net.Conn) {
 	both.Wait()
 }
 
-// In runs f on a thread of its own in the network of a process, of which handle is a pidfd. A
+// In runs f on a thread of its own in the network of a process, of which handle is a pidfd, or of which it is the namespace. A
 // socket belongs to the network in which it is made, whoever has it afterwards, and so does a
 // process.
 func In(handle int, f func() error) (err error) {
@@ -122,7 +122,7 @@ func In(handle int, f func() error) (err error) {
 	return err
 }
 
-// Dial connects to a port on 127.0.0.1 in the network of a process, of which handle is a pidfd.
+// Dial connects to a port on 127.0.0.1 in a network, of which handle is as for In.
 func Dial(ctx context.Context, handle int, port int32) (conn net.Conn, err error) {
 	err = In(handle, func() error {
 		conn, err = DialHere(ctx, port) // one address: its socket is made on this thread
