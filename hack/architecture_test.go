@@ -76,7 +76,7 @@ func libraries() []library {
 			why: "settings come together in pkg/config; everybody else is handed values"},
 		{path: "go.etcd.io", may: []string{"cellstate/etcdstore", "cmd/ohm/process", "cmd/ohm/bench", "cellstate/robustness"}, // the bench compares with raw etcd, the robustness run breaks it
 			why: "only the store on etcd knows etcd"},
-		{path: "github.com/containerd", may: []string{"agent/driver/containerd", "agent/driver/native/image"}, // of which the latter speaks to registries by its client
+		{path: "github.com/containerd", may: []string{"agent/driver/containerd", "agent/driver/native/image", "agent/driver/registry"}, // of which the latter speaks to registries by its client
 			why: "a great many modules hang on it: whoever does not run containers is to go without"},
 		{path: "google.golang.org/grpc", banned: []string{"cellstate"},
 			why: "the cell's nouns and rules know no wire"},
@@ -133,7 +133,7 @@ func checkSiblings(all []pkg, g graph) (faults []string) {
 		why    string
 	}{
 		{"schedulers", []string{"schedulers/place", "schedulers/reconcile", "schedulers/schedtest"}, "policies meet only in the cell"},
-		{"agent/driver", []string{"agent/driver/drivertest", "agent/driver/capability", "agent/driver/cgroup", "agent/driver/folder", "agent/driver/logdir", "agent/driver/publish", "agent/driver/segment", "agent/driver/thread"}, "a driver stands alone"},
+		{"agent/driver", []string{"agent/driver/drivertest", "agent/driver/capability", "agent/driver/cgroup", "agent/driver/folder", "agent/driver/logdir", "agent/driver/publish", "agent/driver/registry", "agent/driver/segment", "agent/driver/thread"}, "a driver stands alone"},
 	}
 	for _, f := range families {
 		member := func(path string) bool {

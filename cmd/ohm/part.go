@@ -80,9 +80,10 @@ func (p *part) nodeFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.runtime.GPUCodes, "gpu-codes", nil, "what a fault of a GPU means, code=ignore|bad|lost,…: bad takes no new tasks, lost ends those that have it")
 	f.StringVar(&p.runtime.Driver, "driver", process.Drivers()[0], "what runs this node's tasks: "+strings.Join(process.Drivers(), " or ")+" (tasks of an image only)")
 	f.StringVar(&p.runtime.Containerd, "containerd-address", "/run/containerd/containerd.sock", "socket of the containerd that --driver containerd uses")
+	f.StringVar((*string)(&p.runtime.RegistryAuth), "registry-auth", "", "file with credentials for registries of images, as docker login writes it; it is read anew whenever a registry asks")
 	f.StringVar(&p.node.Ports, "ports", "", "ports of this node that tasks may get as dynamic ones, first-last; if not given, 20000-32000, less what the kernel uses for outgoing connections")
 	f.StringSliceVar(&p.node.ReservedPorts, "reserved-ports", nil, "ports of this node that no task may own, port,…")
-	config.Settings(f, "gpus", "gpu-codes", "ports", "reserved-ports", "driver", "containerd-address") // not node: every task has OHM_NODE in its environment
+	config.Settings(f, "gpus", "gpu-codes", "ports", "reserved-ports", "driver", "containerd-address", "registry-auth") // not node: every task has OHM_NODE in its environment
 	p.keepFlags(f)
 }
 

@@ -56,6 +56,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ohmcell/ohm/agent/driver/registry"
 	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
@@ -67,10 +68,10 @@ type Config struct {
 	CgroupName string         // of this agent's cgroups, unique on the machine; default: made from Dir
 	Logs       segment.Limits // of each of a task's two streams
 	Init       string         // the program ohm-init; default: beside this program, or in PATH
-	// Credentials for a registry's host; nil, and empty ones: none.
-	Credentials func(host string) (user, secret string, err error)
-	ImageBytes  int64 // what images may take that no task uses; default: 20 GiB
-	Log         *zap.Logger
+	ImageBytes int64          // what images may take that no task uses; default: 20 GiB
+	Log        *zap.Logger
+
+	RegistryAuth registry.Auth // for registries that ask for credentials
 }
 
 // startFor is how long a start that names no time goes on trying.

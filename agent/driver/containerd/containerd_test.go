@@ -16,6 +16,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/containerd/containerdtest"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
+	"github.com/ohmcell/ohm/agent/driver/registry"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,9 @@ func newSetup(t testing.TB) *setup {
 
 func (s *setup) driver(t testing.TB, dir string) *Driver {
 	t.Helper()
-	d, err := New(Config{Address: s.Socket(), Dir: dir, Init: s.init, Logs: drivertest.LogLimits()})
+	d, err := New(Config{
+		Address: s.Socket(), Dir: dir, Init: s.init, Logs: drivertest.LogLimits(), RegistryAuth: registryAuth(dir),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +77,16 @@ func (s *setup) fixture(t *testing.T) drivertest.Fixture {
 			}
 			return driver.Task{Command: []string{"sh", "-c", fmt.Sprintf("sleep %f; exit %d", after.Seconds(), code)}}
 		},
+		RegistryAuth: string(registryAuth(dir)),
 		StartElsewhere: func(t *testing.T, tasks ...driver.Task) (kill func()) {
 			return drivertest.StartElsewhere(t, tasks, s.Socket(), dir, s.init)
 		},
 		Leftovers: func(t *testing.T, id string) []string { return leftovers(d, id) },
 	}
 }
+
+// registryAuth is where a driver on the folder has credentials from.
+func registryAuth(dir string) registry.Auth { return registry.Auth(filepath.Join(dir, "auth.json")) }
 
 // leftovers looks for a task's rest, or for that of all tasks (empty), on the machine
 // itself and in containerd.

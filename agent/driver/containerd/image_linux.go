@@ -9,20 +9,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/remotes"
-	"github.com/containerd/containerd/v2/core/remotes/docker"
-	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/registry"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -111,16 +108,11 @@ var errBroken = errors.New("it is no image")
 
 // imageCause is the cause of an error that is final; empty: the next try may be luckier.
 func imageCause(err error) string {
-	var status remoteerrors.ErrUnexpectedStatus
-	code := 0
-	if errors.As(err, &status) {
-		code = status.StatusCode
-	}
+	meaning := registry.Meaning(err)
 	switch {
-	case errors.Is(err, docker.ErrInvalidAuthorization), code == http.StatusUnauthorized, code == http.StatusForbidden,
-		errors.Is(err, fs.ErrPermission):
+	case meaning == fs.ErrPermission, errors.Is(err, fs.ErrPermission):
 		return task.ImageDenied
-	case errdefs.IsNotFound(err), code == http.StatusNotFound, errors.Is(err, fs.ErrNotExist):
+	case meaning == fs.ErrNotExist, errors.Is(err, fs.ErrNotExist):
 		return task.ImageNotFound
 	case errors.Is(err, errBroken), errdefs.IsInvalidArgument(err):
 		return task.StartFailed
@@ -137,18 +129,7 @@ func (d *Driver) pull(ctx context.Context, ref string) (client.Image, error) {
 	if img, err := d.unpacked(ctx, named.String()); err == nil || !errdefs.IsNotFound(err) {
 		return img, err
 	}
-	return d.client.Pull(ctx, named.String(), client.WithPullUnpack, client.WithPullSnapshotter(snapshotter), client.WithResolver(d.resolver()))
-}
-
-// resolver finds registries: by http on this machine itself, by https elsewhere.
-func (d *Driver) resolver() remotes.Resolver {
-	var auth []docker.AuthorizerOpt
-	if d.conf.Credentials != nil {
-		auth = append(auth, docker.WithAuthCreds(d.conf.Credentials))
-	}
-	return docker.NewResolver(docker.ResolverOptions{Hosts: docker.ConfigureDefaultRegistries(
-		docker.WithPlainHTTP(docker.MatchLocalhost), docker.WithAuthorizer(docker.NewDockerAuthorizer(auth...)),
-	)})
+	return d.client.Pull(ctx, named.String(), client.WithPullUnpack, client.WithPullSnapshotter(snapshotter), client.WithResolver(registry.Resolver(d.conf.RegistryAuth)))
 }
 
 // unpacked is an image that containerd has, with its snapshots; errdefs' NotFound if it

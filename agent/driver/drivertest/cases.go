@@ -102,6 +102,7 @@ var cases = []struct {
 	{"ImageFromRegistry", driver.CanRegistry, imageFromRegistry},
 	{"Case113ImageNotFound", driver.CanRegistry, imageNotFound},
 	{"Case113ImageDenied", driver.CanRegistry, imageDenied},
+	{"Case113PrivateRegistry", driver.CanRegistry, privateRegistry},
 	{"Case113RegistryComesBack", driver.CanRegistry, registryComesBack},
 	{"Case113RegistryStaysAway", driver.CanRegistry, registryStaysAway},
 	{"KillEndsAWaitingStart", driver.CanRegistry, killEndsAWaitingStart},

@@ -45,6 +45,10 @@ type Fixture struct {
 	// must have a shell and the usual small programs in PATH.
 	Image string
 
+	// RegistryAuth is the file from which the driver has credentials for registries. It need
+	// not be there at first. Only where CanRegistry, of a driver with Processes.
+	RegistryAuth string
+
 	// Again makes another driver on the same machine, as an agent does that starts again.
 	Again func(t *testing.T) driver.Driver
 	// Work is a task that exits with a code after a time; 0: it runs until it is stopped.

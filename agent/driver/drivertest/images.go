@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -158,6 +160,31 @@ func imageDenied(t *testing.T, b *bench) {
 	r.At(t, l)
 	image := l.Addr().String() + "/some/image:1"
 	b.fails(in(driver.Box{Image: image}, "true"), task.ImageDenied, image)
+}
+
+// privateRegistry: a registry gives an image to nobody but who has the right credentials, as
+// they are at that time.
+func privateRegistry(t *testing.T, b *bench) {
+	for _, login := range []Login{{User: "me", Secret: "right:one"}, {User: "me", Secret: "right:one", Token: true}} {
+		l, r := Listen(t, "127.0.0.1:0"), NewRegistry(t, Image{})
+		r.Login = &login
+		r.At(t, l)
+		image := l.Addr().String() + "/some/image:1"
+		for _, secret := range []string{"", "wrong", "right:one"} {
+			auths := `{"auths": {}}`
+			if secret != "" {
+				auths = fmt.Sprintf(`{"auths": {"https://other.example": {"auth": "bm86Ym9keQ=="}, %q: {"auth": %q}}}`,
+					l.Addr(), base64.StdEncoding.EncodeToString([]byte("me:"+secret)))
+			}
+			b.must(os.WriteFile(b.RegistryAuth, []byte(auths), 0o600))
+			work := in(driver.Box{Image: image}, "exit 4")
+			if secret != login.Secret {
+				b.fails(work, task.ImageDenied, image)
+				continue
+			}
+			b.expectExit(b.ended(b.start(work)), 4)
+		}
+	}
 }
 
 // away is the address of a registry that nobody serves yet.

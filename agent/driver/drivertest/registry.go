@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -12,8 +13,37 @@ import (
 // Registry serves one image, as some/image:1, on a port of this machine.
 type Registry struct {
 	Deny  atomic.Bool // whoever asks gets nothing
+	Login *Login      // nil: whoever asks gets all
 	files map[string][]byte
 	asked atomic.Int64
+}
+
+// Login is what a registry asks for.
+type Login struct {
+	User, Secret string
+	Token        bool // they are asked for by its /token alone, which gives out what the rest asks for
+}
+
+// token that /token gives out.
+const token = "good for this image"
+
+// admits says whether a request has what is asked for; if not, it says how to get it.
+func (l *Login) admits(w http.ResponseWriter, req *http.Request) bool {
+	user, secret, _ := req.BasicAuth()
+	named := user == l.User && secret == l.Secret
+	switch {
+	case !l.Token && named, l.Token && req.Header.Get("Authorization") == "Bearer "+token:
+		return true
+	case !l.Token:
+		w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
+	case req.URL.Path == "/token" && named:
+		_, _ = fmt.Fprintf(w, `{"token": %q}`, token) // whoever asked may be gone
+		return false
+	default:
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="images"`, req.Host))
+	}
+	w.WriteHeader(http.StatusUnauthorized)
+	return false
 }
 
 // NewRegistry makes one that At lets serve.
@@ -48,6 +78,9 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.asked.Add(1)
 	if r.Deny.Load() {
 		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	if r.Login != nil && !r.Login.admits(w, req) {
 		return
 	}
 	rest, ok := strings.CutPrefix(req.URL.Path, "/v2/some/image/")

@@ -98,7 +98,7 @@ func New(c Config) (*Driver, error) {
 	if d.imageBytes = c.ImageBytes; d.imageBytes == 0 {
 		d.imageBytes = defaultImageBytes
 	}
-	if d.images, err = image.Open(filepath.Join(dir, "images"), d.imageBytes); err != nil {
+	if d.images, err = image.Open(filepath.Join(dir, "images"), d.imageBytes, c.RegistryAuth); err != nil {
 		return nil, err
 	}
 	if c.CgroupName == "" {

@@ -64,6 +64,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ohmcell/ohm/agent/driver/registry"
 	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
@@ -75,6 +76,8 @@ type Config struct {
 	ImageBytes int64          // what images may take below Dir when no task uses them; default: 20 GiB
 	Logs       segment.Limits // of each of a task's two streams
 	Log        *zap.Logger
+
+	RegistryAuth registry.Auth // for registries that ask for credentials
 }
 
 // The hidden verbs.

@@ -18,6 +18,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/registry"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +44,7 @@ const (
 )
 
 func (v variant) driver(dir string) (*Driver, error) {
-	d, err := New(Config{Dir: dir, Logs: drivertest.LogLimits()})
+	d, err := New(Config{Dir: dir, Logs: drivertest.LogLimits(), RegistryAuth: registryAuth(dir)})
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +107,16 @@ func (v variant) fixture(t *testing.T) drivertest.Fixture {
 			}
 			return driver.Task{Command: []string{"sh", "-c", fmt.Sprintf("sleep %f; exit %d", after.Seconds(), code)}}
 		},
+		RegistryAuth: string(registryAuth(dir)),
 		StartElsewhere: func(t *testing.T, tasks ...driver.Task) (kill func()) {
 			return drivertest.StartElsewhere(t, tasks, dir, string(v))
 		},
 		Leftovers: func(t *testing.T, id string) []string { return leftovers(d, id) },
 	}
 }
+
+// registryAuth is where a driver on the folder has credentials from.
+func registryAuth(dir string) registry.Auth { return registry.Auth(filepath.Join(dir, "auth.json")) }
 
 // leftovers looks for a task's rest, or for that of all tasks (*), on the machine itself.
 func leftovers(d *Driver, id string) (left []string) {

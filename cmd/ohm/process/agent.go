@@ -19,6 +19,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/containerd"
 	"github.com/ohmcell/ohm/agent/driver/hollow"
 	"github.com/ohmcell/ohm/agent/driver/native"
+	"github.com/ohmcell/ohm/agent/driver/registry"
 	"github.com/ohmcell/ohm/agent/driver/segment"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -29,6 +30,9 @@ type Runtime struct {
 	Driver     string         // one of Drivers
 	Containerd string         // address of its socket, for the driver of that name
 	Logs       segment.Limits // of each of a task's two streams
+
+	// RegistryAuth is a file with credentials for registries of images.
+	RegistryAuth registry.Auth
 
 	// GPUs are the node's, id=model each; or where they are found while the agent runs:
 	// nvidia, file:PATH, none. Nothing: nvidia's, where there are any.
@@ -62,12 +66,17 @@ func Drivers() []string { return []string{"native", "containerd"} }
 
 // open makes the driver; what it keeps is below dir.
 func (r Runtime) open(dir string, log *zap.Logger) (d driver.Driver, closing func() error, err error) {
+	if err := r.RegistryAuth.Check(); err != nil {
+		return nil, nil, err
+	}
 	switch r.Driver {
 	case "", "native":
-		d, err := native.New(native.Config{Dir: dir, Logs: r.Logs, Log: log})
+		d, err := native.New(native.Config{Dir: dir, Logs: r.Logs, Log: log, RegistryAuth: r.RegistryAuth})
 		return d, func() error { return nil }, err
 	case "containerd":
-		d, err := containerd.New(containerd.Config{Dir: filepath.Join(dir, "containerd"), Address: r.Containerd, Logs: r.Logs, Log: log})
+		d, err := containerd.New(containerd.Config{
+			Dir: filepath.Join(dir, "containerd"), Address: r.Containerd, Logs: r.Logs, Log: log, RegistryAuth: r.RegistryAuth,
+		})
 		if err != nil {
 			return nil, nil, err
 		}

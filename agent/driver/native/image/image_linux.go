@@ -25,6 +25,7 @@ import (
 	"sync"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/registry"
 )
 
 // Image is one that is ready: its layers' folders, the lowest first, and what it says of
@@ -50,16 +51,18 @@ var ErrBroken = errors.New("it is no image that can be used")
 
 // Store is a folder of layers.
 type Store struct {
-	dir string
-	max int64 // bytes that one layer may take
+	dir  string
+	max  int64 // bytes that one layer may take
+	auth registry.Auth
 
 	mu     sync.Mutex
 	pinned map[string]int // layers, by name, of images that are being loaded or about to be used
 }
 
-// Open makes a store of a folder. No layer may take more than max bytes.
-func Open(dir string, max int64) (*Store, error) {
-	return &Store{dir: dir, max: max, pinned: map[string]int{}}, os.MkdirAll(dir, 0o755)
+// Open makes a store of a folder. No layer may take more than max bytes; registries that ask
+// for credentials get those of auth.
+func Open(dir string, max int64, auth registry.Auth) (*Store, error) {
+	return &Store{dir: dir, max: max, auth: auth, pinned: map[string]int{}}, os.MkdirAll(dir, 0o755)
 }
 
 // descriptor names a blob.
@@ -109,7 +112,7 @@ func (s *Store) Load(ctx context.Context, kind driver.Kind, from string) (Image,
 }
 
 func (s *Store) load(ctx context.Context, img *Image, kind driver.Kind, from string) error {
-	src, err := sourceOf(ctx, kind, from)
+	src, err := s.sourceOf(ctx, kind, from)
 	if err != nil {
 		return err
 	}
@@ -218,7 +221,7 @@ func blobName(digest string) (string, error) {
 	return "blobs/sha256/" + strings.TrimPrefix(digest, "sha256:"), nil
 }
 
-func sourceOf(ctx context.Context, kind driver.Kind, from string) (source, error) {
+func (s *Store) sourceOf(ctx context.Context, kind driver.Kind, from string) (source, error) {
 	switch kind {
 	case driver.LayoutImage:
 		root, err := os.OpenRoot(from)
@@ -233,7 +236,7 @@ func sourceOf(ctx context.Context, kind driver.Kind, from string) (source, error
 		}
 		return layout{a, a.open}, nil
 	}
-	return openRegistry(ctx, from)
+	return openRegistry(ctx, from, s.auth)
 }
 
 // layout is an OCI layout: files by name, in a folder or a tar.

@@ -111,7 +111,7 @@ func zstandard(data []byte) []byte {
 
 func newStore(t *testing.T, max int64) *Store {
 	t.Helper()
-	s, err := Open(filepath.Join(t.TempDir(), "store"), max)
+	s, err := Open(filepath.Join(t.TempDir(), "store"), max, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestNothingOutside(t *testing.T) {
 		for i := range entries {
 			entries[i].link = strings.ReplaceAll(entries[i].link, "HERE", here)
 		}
-		s, err := Open(filepath.Join(here, "store"), 1<<30)
+		s, err := Open(filepath.Join(here, "store"), 1<<30, "")
 		if err != nil {
 			t.Fatal(err)
 		}

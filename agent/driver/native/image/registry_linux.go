@@ -6,37 +6,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/http"
 
 	"github.com/containerd/containerd/v2/core/remotes"
-	"github.com/containerd/containerd/v2/core/remotes/docker"
-	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/ohmcell/ohm/agent/driver/registry"
 )
 
 // ErrAway says that a registry did not answer as it should: the next try may be luckier.
 var ErrAway = errors.New("the registry does not answer")
 
-// registry is an image in a registry.
-type registry struct {
+// pulled is an image in a registry.
+type pulled struct {
 	ctx     context.Context
 	fetcher remotes.Fetcher
 	top     imagespec.Descriptor
 }
 
-// openRegistry finds an image: by http on this machine itself, by https elsewhere.
-func openRegistry(ctx context.Context, ref string) (*registry, error) {
+// openRegistry finds an image.
+func openRegistry(ctx context.Context, ref string, auth registry.Auth) (*pulled, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrBroken, err)
 	}
-	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: docker.ConfigureDefaultRegistries(
-		docker.WithPlainHTTP(docker.MatchLocalhost), docker.WithAuthorizer(docker.NewDockerAuthorizer()),
-	)})
+	resolver := registry.Resolver(auth)
 	name, top, err := resolver.Resolve(ctx, named.String())
 	if err != nil {
 		return nil, kindOf(err)
@@ -45,21 +41,14 @@ func openRegistry(ctx context.Context, ref string) (*registry, error) {
 	if err != nil {
 		return nil, kindOf(err)
 	}
-	return &registry{ctx, fetcher, top}, nil
+	return &pulled{ctx, fetcher, top}, nil
 }
 
 // kindOf says by an error of this package or of fs what a registry's error means.
 func kindOf(err error) error {
-	var status remoteerrors.ErrUnexpectedStatus
-	code := 0
-	if errors.As(err, &status) {
-		code = status.StatusCode
-	}
-	switch {
-	case errors.Is(err, docker.ErrInvalidAuthorization), code == http.StatusUnauthorized, code == http.StatusForbidden:
-		return fmt.Errorf("%w: %v", fs.ErrPermission, err)
-	case errdefs.IsNotFound(err), code == http.StatusNotFound:
-		return fmt.Errorf("%w: %v", fs.ErrNotExist, err)
+	switch meaning := registry.Meaning(err); {
+	case meaning != nil:
+		return fmt.Errorf("%w: %v", meaning, err)
 	case errdefs.IsInvalidArgument(err):
 		return fmt.Errorf("%w: %v", ErrBroken, err)
 	}
@@ -67,7 +56,7 @@ func kindOf(err error) error {
 }
 
 // index is what the reference names: an index or a manifest, as it was resolved.
-func (r *registry) index() ([]byte, error) {
+func (r *pulled) index() ([]byte, error) {
 	d := descriptor{MediaType: r.top.MediaType, Digest: r.top.Digest.String(), Size: r.top.Size}
 	from, err := r.blob(d)
 	if err != nil {
@@ -85,7 +74,7 @@ func (r *registry) index() ([]byte, error) {
 	return data, nil
 }
 
-func (r *registry) blob(d descriptor) (io.ReadCloser, error) {
+func (r *pulled) blob(d descriptor) (io.ReadCloser, error) {
 	sum, err := digest.Parse(d.Digest)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrBroken, err)
@@ -97,7 +86,7 @@ func (r *registry) blob(d descriptor) (io.ReadCloser, error) {
 	return body{from}, nil
 }
 
-func (r *registry) Close() error { return nil }
+func (r *pulled) Close() error { return nil }
 
 // body says of a download that breaks off that it may be tried again.
 type body struct{ io.ReadCloser }
