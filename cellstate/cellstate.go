@@ -20,6 +20,8 @@
 //	    precedence and keeps its record until its exit
 //	L6  a request whose reply was lost is never applied twice; its fate can be learnt
 //	L7  no commit adds a task against a required rule between tasks, within a node or wider
+//	L8  no eviction or drain gives up a task if that leaves more of its group down than its
+//	    job's disruption budget allows
 package cellstate
 
 import (

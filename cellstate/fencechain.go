@@ -26,10 +26,11 @@ type bump struct {
 // see notes a record of the present revision.
 func (f *fenceChain) see(c *Change) {
 	if c.placed != nil {
-		if p := &c.placed.placement; !p.whole || p.shared.Fence != nil {
+		p := &c.placed.placement
+		if !p.whole || p.shared.Fence != nil {
 			f.note(p.node.name, p.compared, p.records)
-			f.noteScopes(p.node.name, p.shared.GetScopes())
 		}
+		f.noteScopes(p.node.name, p.shared.GetScopes())
 		return
 	}
 	var name string

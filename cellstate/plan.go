@@ -278,6 +278,9 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 	for _, v := range e.relied { // its release bumps no fence, so only its record tells that it is there
 		w.Guards = append(w.Guards, Guard{Key: v.Slot.PlacementKey(), Revision: v.Revision})
 	}
+	for _, v := range e.idle {
+		w.Guards = append(w.Guards, p.valid.snapshot.idleGuard(v))
+	}
 	for _, heir := range e.released {
 		t := p.valid.snapshot.Job(heir.Slot.JobName()).Task(heir.Slot)
 		if t.Status == nil { // it must not start meanwhile; with a status, its record is compared anyway

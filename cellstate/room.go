@@ -58,6 +58,7 @@ type eviction struct {
 	placements []*Placement // the node's, after it
 	marked     []*Placement // victims as they were: to be marked with evictedBy
 	released   []*Placement // heirs that had not started: given back at once
+	idle       []*Placement // of marked: of a job with a budget, and not up
 	relied     []*Placement // marked by this transaction already: still to be there at the commit
 }
 
@@ -115,6 +116,14 @@ func (p *Placement) evictedBy(by TxnID) *Placement {
 	marked := proto.CloneOf(p.Record())
 	marked.EvictedBy = string(by)
 	return NewPlacement(p.Slot, marked, p.Revision)
+}
+
+// drained is the record of a placement that is to end for a drain. It adds to no node, so it
+// comes with no node's fence.
+func (p *Placement) drained(scope *ohmv1.ScopeFence) *ohmv1.Placement {
+	record := proto.CloneOf(p.Record())
+	record.Drained, record.Fence, record.Scopes = true, nil, []*ohmv1.ScopeFence{scope}
+	return record
 }
 
 // take charges the node with the claim, if it fits: L1.

@@ -56,10 +56,10 @@ func (r *Rule) target() string {
 func (r *ruleRow) place() string { return r.target() + r.id }
 
 // Barred says whether a new record of a job changes which rules hold between its tasks and
-// those of other jobs, so that requests under way, planned before, must not slip past it: the
-// write of the record also puts what Barrier makes.
+// those of other jobs, or how many of its tasks others may give up, so that requests under way,
+// planned before, must not slip past it: the write of the record also puts what Barrier makes.
 func Barred(was, next *ohmv1.JobSpec) bool {
-	if was != nil && !maps.Equal(was.GetLabels(), next.GetLabels()) {
+	if was != nil && (!maps.Equal(was.GetLabels(), next.GetLabels()) || rebudgeted(was, next)) {
 		return true
 	}
 	old := map[string]bool{}
@@ -339,6 +339,6 @@ func (a *applier) scope(name string) *scopeRow {
 func opens(p *Placement) bool {
 	return slices.ContainsFunc(p.GetScopes(), func(f *ohmv1.ScopeFence) bool {
 		parts := strings.SplitN(f.GetScope(), "/", 4) // namespace, job, kind, …
-		return len(parts) > 2 && parts[2] != "apart"
+		return len(parts) > 2 && parts[2] != "apart" && parts[2] != budgetKind
 	})
 }

@@ -59,6 +59,7 @@ const (
 	ReasonDiskFull   Reason = "DiskFull"   // (m) the node's disk is full
 	ReasonConstraint Reason = "Constraint" // (m) labels have changed
 	ReasonCannot     Reason = "Cannot"     // (m) the node cannot do what the group's tasks need
+	ReasonBudget     Reason = "Budget"     // (m) as many tasks of a victim's job are down as it allows
 	ReasonRule       Reason = "Rule"       // (m) a required rule between tasks: affinity, antiAffinity, distinct, spread
 	ReasonSlotTaken  Reason = "SlotTaken"  // (m) the slot has a live placement, or the attempt was used
 	ReasonJobGone    Reason = "JobGone"    // (m)

@@ -69,6 +69,7 @@ type validator struct {
 	commits  bool          // it is no what-if: somebody must pay
 	money    map[Account]*purse
 	ruled    ruled
+	budgets  map[string]*Budget // looked at already, by scope, with what was accepted on top
 }
 
 func newValidator(s *Snapshot, claims int) *validator {
@@ -118,6 +119,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		v.slots[txn.Claims[i].Slot] = true
 		v.pay(txn, &txn.Claims[i], 1)
 		v.keep(&txn.Claims[i], 1)
+		k.scopes = append(k.scopes, v.budgetScopes(&txn.Claims[i])...)
 		fit = append(fit, accepted{i, e, k})
 	}
 	if txn.Mode == Atomic && len(conflicts) > 0 {
@@ -128,6 +130,9 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 			delete(v.slots, txn.Claims[a.claim].Slot)
 			v.pay(txn, &txn.Claims[a.claim], -1)
 			v.keep(&txn.Claims[a.claim], -1)
+			if a.eviction != nil {
+				v.unspend(a.eviction.marked)
+			}
 		}
 		return nil, conflicts
 	}
@@ -238,7 +243,14 @@ func (v *validator) judgeNode(txn *Txn, i int) (*Conflict, *eviction) {
 		refused.Claim = i
 		return refused, nil
 	}
+	if spent := v.judgeBudgets(txn, e); spent != nil {
+		spent.Claim = i
+		return spent, nil
+	}
 	if short := r.take(txn, c, e); short != nil {
+		if e != nil {
+			v.unspend(e.marked)
+		}
 		short.Claim = i
 		return short, nil
 	}

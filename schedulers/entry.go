@@ -73,6 +73,7 @@ type refusal struct {
 	nodes   int
 	reasons []*ohmv1.Reason
 	rigid   string // why nothing gives way: for people
+	code    string // and for programs
 	never   string // why no node of the cell could ever do: for people
 	quota   string // not nodes, but a quota: for people
 }

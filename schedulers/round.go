@@ -114,7 +114,7 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[c
 			if e.refusals == nil {
 				e.refusals = map[string]refusal{}
 			}
-			e.refusals[slot.Group] = refusal{nodes: nodes, reasons: reasons, rigid: u.NoVictims, never: hopeless}
+			e.refusals[slot.Group] = refusal{nodes: nodes, reasons: reasons, rigid: u.NoVictims, code: u.NoVictimsCode, never: hopeless}
 		}
 	}
 }

@@ -75,7 +75,8 @@ type Unplaced struct {
 	Nodes   int
 	Reasons []*ohmv1.Reason
 	// NoVictims says why nothing gives way, where something of lower precedence stands.
-	NoVictims string
+	// NoVictimsCode is the same for programs: Limit, MinRun, Budget, PerTask or TooSmall.
+	NoVictims, NoVictimsCode string
 }
 
 // Cell is what the Runner needs of a mirror.

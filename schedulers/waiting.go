@@ -58,7 +58,7 @@ func (e *entry) say() {
 			continue
 		}
 		r := e.refusals[g.GetName()]
-		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid, Never: r.never})
+		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid, NoVictimsCode: r.code, Never: r.never})
 		text = append(text, groupText(g.GetName(), n, r))
 	}
 	for _, more := range []string{e.problem, e.hopeless, e.lost, e.kept, e.reserved} {

@@ -292,10 +292,36 @@ func plants() []struct {
 			p.Share(celltest.Account(scope, "one"), celltest.CPU(100))
 			p.Share(celltest.Account(scope, "two"), celltest.CPU(100))
 		}},
+		{"more evicted than a budget allows", audit.L8, "of group main of job web 2 tasks are given up, of at most 1", func(p *plant) {
+			web := budgeted(p)
+			next := p.record("a", 0, "n1", func(r *ohmv1.Placement) {
+				victims(web[0])(r)
+				r.Victims, r.Fence.Records = append(r.Victims, celltest.Victim(web[1])), 3
+			})
+			by, fence := next.Value.(*ohmv1.Placement).Txn, next.Value.(*ohmv1.Placement).Fence
+			p.write(next, marked(web[0], by, fence), marked(web[1], by, fence))
+		}},
+		{"more drained than a budget allows", audit.L8, "of group main of job web 2 tasks are given up, of at most 1", func(p *plant) {
+			web := budgeted(p)
+			b, _ := p.Snapshot().Budget(p.Snapshot().Job(celltest.Name("web")), "main")
+			p.Write(cellstate.GiveUp(p.Snapshot(), b, web[:1]))
+			p.End(web[0].Slot, task.Drained) // it has not come again yet
+			p.Write(cellstate.GiveUp(p.Snapshot(), b, web[1:]))
+		}},
 		{"a node put without its fence", audit.Fences, "came without the fence of node n1", func(p *plant) {
 			p.write(cellstate.Record{Key: cellstate.NodeKey("n1"), Value: node().Proto()})
 		}},
 	}
+}
+
+// budgeted is a service of two tasks that run, of which one may be down at a time.
+func budgeted(p *plant) (tasks []*cellstate.Placement) {
+	p.Job(celltest.Job{Name: "web", Kind: "service", Count: 2, CPU: 100, Disruption: &ohmv1.Disruption{MaxUnavailable: 1}})
+	for i := range 2 {
+		tasks = append(tasks, p.Place("web", i, "n1"))
+		p.Status(tasks[i].Slot, task.Running)
+	}
+	return tasks
 }
 
 func node() celltest.Node {

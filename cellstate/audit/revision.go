@@ -16,6 +16,7 @@ type revision struct {
 	changes       []cellstate.Change
 	commits       []*cellstate.Placement                    // placements that are new
 	marks         []*cellstate.Placement                    // placements that are newly evicted by somebody
+	drains        []*cellstate.Placement                    // placements that are newly given up for a drain
 	ended         map[cellstate.Slot][]*ohmv1.Ended         // attempts that ended
 	bumps         map[cellstate.NodeName][]cellstate.Change // records that come with a node's fence
 }
@@ -33,6 +34,9 @@ func newRevision(a *Auditor, before, after *cellstate.Snapshot, changes []cellst
 				r.commits = append(r.commits, p)
 			} else if v.GetEvictedBy() != old.GetEvictedBy() {
 				r.marks = append(r.marks, p)
+			} else if v.GetDrained() && !old.GetDrained() {
+				r.drains = append(r.drains, p)
+				continue // adds to no node
 			}
 			r.bump(cellstate.NodeName(v.GetNode()), c)
 		case *ohmv1.Ended:
@@ -71,6 +75,7 @@ func (r *revision) check() {
 			r.end(k, c)
 		}
 	}
+	r.budgets()
 	r.atomic()
 	r.capacity()
 	r.fences()

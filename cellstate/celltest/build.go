@@ -101,13 +101,14 @@ type Job struct {
 	Affinity, AntiAffinity []*ohmv1.Affinity
 	Distinct               string
 	Spread                 *ohmv1.Spread
+	Disruption             *ohmv1.Disruption
 }
 
 // Proto is the spec as the server would store it.
 func (j Job) Proto() *ohmv1.JobSpec {
 	spec := &ohmv1.JobSpec{
 		Name: j.Name, Namespace: j.Namespace, Kind: j.Kind, Scheduler: j.Scheduler,
-		Precedence: proto.Int32(int32(j.Precedence)), Retries: int32(j.Retries), Groups: j.Groups, Labels: j.Labels,
+		Precedence: proto.Int32(int32(j.Precedence)), Retries: int32(j.Retries), Groups: j.Groups, Labels: j.Labels, Disruption: j.Disruption,
 	}
 	if spec.Namespace == "" {
 		spec.Namespace = "default"

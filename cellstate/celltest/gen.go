@@ -51,6 +51,9 @@ func Jobs(name string) *rapid.Generator[Job] {
 		case 9:
 			j.Spread = &ohmv1.Spread{Over: "zone", MaxSkew: 1, Required: true}
 		}
+		if n := rapid.IntRange(-2, 2).Draw(t, "unavailable"); n > 0 {
+			j.Disruption = &ohmv1.Disruption{MaxUnavailable: int32(n)}
+		}
 		if j.GPUs == 1 {
 			j.Share = rapid.SampledFrom([]int{0, 300, 500, 600}).Draw(t, "share")
 		}

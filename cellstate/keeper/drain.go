@@ -17,8 +17,10 @@ import (
 // drainWrites are what a drain needs done that no agent reports: a deadline that has passed
 // goes from its intent, which stops what is left; and a task that makes way before its
 // exit is released as soon as it has been asked to end. Its process is the agent's to see
-// off: it has the signal, and the grace. next is the first deadline to come; zero: none.
+// off: it has the signal, and the grace. Tasks of jobs with a disruption budget are given up in
+// turns. next is the first deadline to come; zero: none.
 func drainWrites(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write, next time.Time) {
+	turns := turns{}
 	for n := range s.Nodes() {
 		if !n.Intent.GetDrain() {
 			continue
@@ -36,6 +38,9 @@ func drainWrites(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write
 		}
 		for _, p := range n.Unsorted() {
 			j := s.Job(p.Slot.JobName())
+			if j != nil && reconcile.InTurn(j, p, n) {
+				turns.add(s, j, p)
+			}
 			if t := j.Task(p.Slot); reconcile.HandsOver(j, t, n) {
 				status := lastStatus(t, task.Stopped, task.Drained, now)
 				status.Message = fmt.Sprintf("it was still ending on node %s when it made way", n.Name)
@@ -43,7 +48,7 @@ func drainWrites(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write
 			}
 		}
 	}
-	return writes, next
+	return append(writes, turns.writes(s)...), next
 }
 
 // drain brings drains forward. It returns when there will be more to do.

@@ -77,3 +77,57 @@ func TestDrainedTaskMakesWay(t *testing.T) {
 		})
 	}
 }
+
+// Tasks of a job with a disruption budget are drained in turns: no more of them are down at a time
+// than it allows, whoever else gives some up, and what is down by itself counts.
+func TestDrainInTurns(t *testing.T) {
+	inHouse(t, func(h *house) {
+		for _, n := range []string{"a", "b"} {
+			h.Node(celltest.Node{Name: n, CPU: 4000})
+			h.alive(n)
+		}
+		h.Job(celltest.Job{Name: "db", Kind: "service", Count: 4, CPU: 1000, Disruption: &ohmv1.Disruption{MaxUnavailablePercent: 50}})
+		var slots []cellstate.Slot
+		for i := range 4 {
+			p := h.Place("db", i, "a")
+			slots = append(slots, p.Slot)
+			h.Status(p.Slot, task.Running)
+		}
+		h.Release(slots[3], task.Failed)
+		h.run(h.keeper("s1", Limits{}))
+		h.pass(time.Second)
+		drained := func() (n int) {
+			for _, row := range h.Snapshot().Job(celltest.Name("db")).Tasks {
+				if row.Placement.GetDrained() {
+					n++
+				}
+			}
+			return n
+		}
+		h.Put(cellstate.Record{Key: cellstate.IntentKey("a"), Value: &ohmv1.Intent{Node: "a", Drain: true}})
+		h.pass(time.Second)
+		if n := drained(); n != 1 || !h.Snapshot().Job(celltest.Name("db")).Task(slots[0]).Placement.GetDrained() {
+			t.Fatalf("%d tasks are given up; want the first, since one is down already", n)
+		}
+		again := h.Place("db", 3, "b")
+		h.pass(time.Second)
+		if n := drained(); n != 1 {
+			t.Fatalf("%d tasks are given up; want 1 as long as the other does not run", n)
+		}
+		h.Status(again.Slot, task.Running)
+		h.pass(time.Second)
+		if n := drained(); n != 2 {
+			t.Fatalf("%d tasks are given up; want 2", n)
+		}
+		// The end of the drain takes nobody back who was asked to go, and nobody else.
+		h.Put(cellstate.Record{Key: cellstate.IntentKey("a"), Value: &ohmv1.Intent{Node: "a"}, Read: h.Snapshot().Node("a").IntentRevision})
+		for _, slot := range slots[:2] {
+			h.End(slot, task.Drained)
+			h.Status(h.Place("db", slot.Index, "b").Slot, task.Running)
+		}
+		h.pass(time.Second)
+		if n := drained(); n != 0 {
+			t.Fatalf("%d tasks are given up; want 0", n)
+		}
+	})
+}

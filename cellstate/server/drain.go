@@ -21,6 +21,7 @@ const (
 	drainStop     = "Stop"
 	drainWait     = "Wait"     // it may end by itself until the deadline
 	drainStopLast = "StopLast" // when all tasks of lower precedence have gone
+	drainInTurn   = "InTurn"   // as soon as its job's disruption budget allows
 	drainStopping = "Stopping" // it is being stopped already
 
 	drainReplaced = "Replaced" // some other node has room for it now
@@ -78,6 +79,8 @@ func drainSteps(s *cellstate.Snapshot, n *cellstate.Node, intent *ohmv1.Intent) 
 			step.Action = drainStopping
 		case cause != "":
 			step.Action = drainStop
+		case j != nil && reconcile.InTurn(j, p, &drained):
+			step.Action = drainInTurn
 		case step.Kind == "system":
 			step.Action = drainStopLast
 		default:
@@ -91,22 +94,26 @@ func drainSteps(s *cellstate.Snapshot, n *cellstate.Node, intent *ohmv1.Intent) 
 				step.Next = drainReplaced
 			}
 		}
-		step.Detail = drainDetail(step, j, intent)
+		step.Detail = drainDetail(s, step, j, p, intent)
 		steps = append(steps, step)
 	}
-	order := map[string]int{drainStopping: 0, drainStop: 1, drainWait: 2, drainStopLast: 3}
+	order := map[string]int{drainStopping: 0, drainStop: 1, drainInTurn: 2, drainWait: 3, drainStopLast: 4}
 	slices.SortStableFunc(steps, func(a, b *ohmv1.DrainStep) int {
 		return cmp.Or(order[a.Action]-order[b.Action], cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Task, b.Task))
 	})
 	return steps
 }
 
-func drainDetail(step *ohmv1.DrainStep, j *cellstate.Job, intent *ohmv1.Intent) string {
+func drainDetail(s *cellstate.Snapshot, step *ohmv1.DrainStep, j *cellstate.Job, p *cellstate.Placement, intent *ohmv1.Intent) string {
 	first := map[string]string{
 		drainStopping: "is being stopped already", drainStop: "is stopped at once", drainStopLast: "is stopped when all others have gone",
 	}[step.Action]
 	if step.Action == drainWait {
 		first = "may end by itself until " + intent.GetDrainDeadline().AsTime().Format(time.RFC3339) + ", then it is stopped"
+	}
+	if step.Action == drainInTurn {
+		b, _ := s.Budget(j, p.Slot.Group)
+		first = fmt.Sprintf("is stopped in its turn: at most %d of group %s may be down at a time, and %d are", b.Most, b.Group, b.Down)
 	}
 	overlaps := j.Record.GetSpec().GetStop().GetReplace() == reconcile.AtOnce
 	switch {

@@ -122,7 +122,8 @@ func TestPlanDrain(t *testing.T) {
 	w.submit(celltest.Job{Name: "gpu", Count: 1, GPUs: 2})
 	w.submit(celltest.Job{Name: "logs", Kind: "system", Precedence: 300})
 	w.submit(celltest.Job{Name: "done", Count: 1})
-	for _, job := range []string{"web", "sum", "gpu", "logs", "done"} {
+	w.submit(celltest.Job{Name: "db", Kind: "service", Count: 1, Disruption: &ohmv1.Disruption{MaxUnavailable: 1}})
+	for _, job := range []string{"web", "sum", "gpu", "logs", "done", "db"} {
 		w.cell.Place(job, 0, "n1")
 	}
 	w.cell.Place("big", 0, "n1")
@@ -146,11 +147,11 @@ func TestPlanDrain(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	const now = "done/main/0 Stopping None 0\nbig/main/0 Stop Pending 0\ngpu/main/0 Stop Replaced 1\nsum/main/0 Stop Replaced 1\nweb/main/0 Stop Replaced 1\nlogs/main/0 StopLast None 0"
+	const now = "done/main/0 Stopping None 0\nbig/main/0 Stop Pending 0\ngpu/main/0 Stop Replaced 1\nsum/main/0 Stop Replaced 1\nweb/main/0 Stop Replaced 1\ndb/main/0 InTurn Replaced 1\nlogs/main/0 StopLast None 0"
 	if got := plan(nil); got != now {
 		t.Errorf("at once:\n%s\nwant\n%s", got, now)
 	}
-	const later = "done/main/0 Stopping None 0\nweb/main/0 Stop Replaced 1\nbig/main/0 Wait Pending 0\ngpu/main/0 Wait Replaced 1\nsum/main/0 Wait Replaced 1\nlogs/main/0 StopLast None 0"
+	const later = "done/main/0 Stopping None 0\nweb/main/0 Stop Replaced 1\ndb/main/0 InTurn Replaced 1\nbig/main/0 Wait Pending 0\ngpu/main/0 Wait Replaced 1\nsum/main/0 Wait Replaced 1\nlogs/main/0 StopLast None 0"
 	if got := plan(durationpb.New(time.Hour)); got != later {
 		t.Errorf("with a deadline:\n%s\nwant\n%s", got, later)
 	}

@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -99,6 +100,12 @@ func bugs() []bug {
 		{"a rule that comes without a barrier", edit(func(_ *cellstate.Snapshot, w *cellstate.Write) {
 			w.Records = slices.DeleteFunc(w.Records, func(r cellstate.Record) bool { return r.Key.Parse().Kind == cellstate.KindMeta && len(w.Records) > 1 })
 		}), []string{"L7/a rule that came meanwhile"}, "L7/a newcomer whom the rule of a standing task forbids"},
+		{"a scope's fence not bumped by evictions", edit(func(_ *cellstate.Snapshot, w *cellstate.Write) {
+			w.Fences = slices.DeleteFunc(w.Fences, func(f cellstate.FenceBump) bool { return strings.Contains(f.Scope, "/budget/") })
+		}), []string{"L8/two evictions at once spend one budget", "L8/an eviction and a drain at once spend one budget"}, "L8/what is down already spends nothing"},
+		{"a victim's start not compared", edit(without(func(w *cellstate.Write, g cellstate.Guard) bool {
+			return g.Key.Parse().Kind == cellstate.KindStatus && len(w.Fences) > 1
+		})), []string{"L8/what was down comes up meanwhile"}, "L8/what is down already spends nothing"},
 		{"a removal that takes what is newer", edit(guards(func(g cellstate.Guard) cellstate.Guard {
 			if g.Delete {
 				g.Revision = 1 << 40

@@ -38,7 +38,7 @@ func Random(t *rapid.T, store cellstate.Store) {
 		w.views = append(w.views, &view{snapshot: w.cell.Snapshot()})
 	}
 	// The first kinds of steps are the most frequent, and what a failure shrinks to.
-	steps := []func(*view){w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.sendLate, w.report, w.release, w.release, w.user, w.operator, w.starve}
+	steps := []func(*view){w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.commit, w.follow, w.sendLate, w.report, w.release, w.release, w.giveUp, w.user, w.operator, w.starve}
 	for range length {
 		step := rapid.SampledFrom(steps).Draw(t, "step")
 		step(rapid.SampledFrom(w.views).Draw(t, "view"))
@@ -204,6 +204,17 @@ func (w *world) report(v *view) {
 func (w *world) release(v *view) {
 	if t := w.placement(v); t != nil {
 		w.send([]cellstate.Write{{Records: cellstate.ReleaseRecords(t, celltest.StatusOf(t.Placement, task.Failed))}})
+	}
+}
+
+// giveUp drains one task, as the keeper does that has the view's snapshot.
+func (w *world) giveUp(v *view) {
+	t := w.placement(v)
+	if t == nil || t.Placement.GetDrained() || !v.snapshot.Bound(t.Placement) {
+		return
+	}
+	if b, _ := v.snapshot.Budget(v.snapshot.Job(t.Slot.JobName()), t.Slot.Group); b.Left() > 0 || !v.snapshot.Up(t.Placement) {
+		w.send([]cellstate.Write{cellstate.GiveUp(v.snapshot, b, []*cellstate.Placement{t.Placement})})
 	}
 }
 

@@ -94,6 +94,17 @@ func retryText(s *ohmv1.JobSpec) string {
 	return strings.TrimPrefix(text, "; ")
 }
 
+// disruptionText is a job's disruption budget as people read it.
+func disruptionText(d *ohmv1.Disruption) string {
+	switch {
+	case d == nil:
+		return ""
+	case d.GetMaxUnavailablePercent() > 0:
+		return fmt.Sprintf("at most %d%% of a group unavailable", d.GetMaxUnavailablePercent())
+	}
+	return fmt.Sprintf("at most %d of a group unavailable", d.GetMaxUnavailable())
+}
+
 func storedJob(p *printer, j *ohmv1.Job) {
 	s := j.GetSpec()
 	stop := strings.TrimSpace(s.GetStop().GetSignal())
@@ -128,6 +139,7 @@ func storedJob(p *printer, j *ohmv1.Job) {
 		[2]string{"scheduler", s.GetScheduler()}, [2]string{"precedence", fmt.Sprint(s.GetPrecedence())},
 		[2]string{"labels", mapText(s.GetLabels())}, [2]string{"gang", gang},
 		[2]string{"retries", retryText(s)}, [2]string{"max runtime", maxRuntime}, [2]string{"stop", stop}, [2]string{"when silent", silent},
+		[2]string{"disruption", disruptionText(s.GetDisruption())},
 		[2]string{"version", number(j.GetVersion())}, [2]string{"request id", j.GetRequestId()},
 		[2]string{"submitted", p.app.ago(j.GetSubmitTime())}, [2]string{"stopped", stopped}, [2]string{"done", done},
 	)

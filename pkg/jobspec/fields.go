@@ -62,6 +62,11 @@ func jobFields() []field[ohmv1.JobSpec] {
 				j.WhenSilent = &ohmv1.WhenSilent{}
 				readMap(r, at, v, whenSilentFields(), j.WhenSilent)
 			}},
+		{name: "disruption", form: "map", preset: "none: others may take as many tasks as they need", meaning: "How many tasks may be down at a time for what others want: evictions and drains.", kinds: disruptedKinds, aka: []string{"disruptionBudget", "podDisruptionBudget", "migrate"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.Disruption = &ohmv1.Disruption{}
+				readMap(r, at, v, disruptionFields(), j.Disruption)
+			}},
 		{name: "groups", form: "list", preset: "required", meaning: "The groups of tasks; at least one.", aka: []string{"tasks"},
 			read: func(r *reader, at place, v ast.Node, j *job) {
 				for i, item := range r.list(at, v) {

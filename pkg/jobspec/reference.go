@@ -37,6 +37,7 @@ func sections() []section {
 		sectionOf("retry", "`retry`", "batch, ml", retryFields()),
 		sectionOf("stop", "`stop`", "", stopFields()),
 		sectionOf("whenSilent", "`whenSilent`", "", whenSilentFields()),
+		sectionOf("disruption", "`disruption`", disruptedKinds, disruptionFields()),
 		sectionOf("a group", "Each of `groups`", "", groupFields()),
 		sectionOf("gpus", "`gpus` of a group", "", gpuFields()),
 		sectionOf("a constraint", "Each of `constraints`: a key, exactly one condition, and perhaps `always`", "", constraintFields()),

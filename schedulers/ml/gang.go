@@ -223,7 +223,7 @@ func (g *gang) waitWhole(explained []schedulers.Unplaced, fit int) []schedulers.
 	for i := range all {
 		u := &all[i]
 		if at := slices.IndexFunc(explained, func(e schedulers.Unplaced) bool { return e.Group == u.Group }); at >= 0 {
-			u.Reasons, u.NoVictims = explained[at].Reasons, explained[at].NoVictims
+			u.Reasons, u.NoVictims, u.NoVictimsCode = explained[at].Reasons, explained[at].NoVictims, explained[at].NoVictimsCode
 			continue
 		}
 		u.Reasons = g.round.Explain(g.request(g.needOf(u.Group)), nil, &ohmv1.Reason{

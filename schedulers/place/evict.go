@@ -44,7 +44,10 @@ type rigid struct {
 	short int // of them: would have no room all the same
 	young int // of them: would have room if all had run for long enough
 	tired int // of them: or if nothing had been evicted too often
+	spent int // of them: or if no disruption budget were used up
 	limit bool
+
+	budget *cellstate.Budget // the first that is
 }
 
 // Evict finds the node on which a request that no node has room for costs least: of the
@@ -134,7 +137,8 @@ func (r *Round) evictOn(q *Request, node int) *Eviction {
 	c, g := &r.t.candidates[node], r.giving[node]
 	view := g.view(c)
 	var able []victim
-	barred := [2][]victim{} // too young, evicted too often
+	barred := [3][]victim{} // too young, evicted too often, of a job whose budget is used up
+	bound := map[*cellstate.Budget][]victim{}
 	for _, e := range r.t.snapshot.Evictable(c.Node, q.Precedence) {
 		v := r.victim(c, e)
 		switch {
@@ -143,14 +147,26 @@ func (r *Round) evictOn(q *Request, node int) *Eviction {
 			barred[0] = append(barred[0], v)
 		case r.evictions.PerTask > 0 && r.preempted(e.Placement) >= r.evictions.PerTask:
 			barred[1] = append(barred[1], v)
+		case r.spends(e.Placement) != nil:
+			b := r.spends(e.Placement)
+			bound[b] = append(bound[b], v)
 		default:
 			able = append(able, v)
 			view.give(v.Evictable, 1)
 		}
 	}
+	for _, v := range within(bound) {
+		able = append(able, v)
+		view.give(v.Evictable, 1)
+	}
+	for b, rest := range bound {
+		barred[2] = append(barred[2], rest[min(b.Left(), len(rest)):]...)
+	}
 	r.rigid.nodes++
 	if !r.t.fits(q, &view) {
-		r.rigid.blame(r.t, q, &view, barred)
+		if r.rigid.blame(r.t, q, &view, barred); r.rigid.spent == 1 && r.rigid.budget == nil {
+			r.rigid.budget = r.spends(slices.MinFunc(barred[2], func(a, b victim) int { return a.Slot.Compare(b.Slot) }).Placement)
+		}
 		return nil
 	}
 	// Two ways to spare what need not go: the small first, which leaves few victims; those
@@ -223,6 +239,9 @@ func (r *Round) ClaimEvicting(job *cellstate.Job, need reconcile.Need, e *Evicti
 	for _, v := range e.victims {
 		k.victims = append(k.victims, v.Placement)
 		r.evicted[v.Placement] = true
+		if b := r.spends(v.Placement); b != nil {
+			b.Down++
+		}
 	}
 	r.giving[e.node] = after
 	r.evictions.Most -= len(e.victims)
@@ -234,6 +253,9 @@ func (r *Round) ClaimEvicting(job *cellstate.Job, need reconcile.Need, e *Evicti
 func (r *Round) spare(k taken) {
 	for _, p := range k.victims {
 		delete(r.evicted, p)
+		if b := r.spends(p); b != nil {
+			b.Down--
+		}
 	}
 	r.evictions.Most += len(k.victims)
 	if k.before == nil {
@@ -243,25 +265,30 @@ func (r *Round) spare(k taken) {
 	}
 }
 
-// noVictims says why nothing gave way, for people; "" where there is nothing to say.
-func (r *Round) noVictims(q *Request) string {
+// noVictims says why nothing gave way, for people and for programs; empty where there is
+// nothing to say.
+func (r *Round) noVictims(q *Request) (text, code string) {
 	why := r.rigid
 	switch {
 	case why.limit:
-		return "this scheduler has evicted as many tasks of late as it may"
+		return "this scheduler has evicted as many tasks of late as it may", "Limit"
 	case why.nodes == 0:
-		return ""
+		return "", ""
 	case why.young > 0:
-		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those have not run for %v", why.young, why.nodes, r.evictions.MinRun)
+		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those have not run for %v", why.young, why.nodes, r.evictions.MinRun), "MinRun"
+	case why.spent > 0:
+		b := why.budget
+		return fmt.Sprintf("the disruption budget of job %s is used up: %d of at most %d tasks of its group %s are down; so it is on %d of %d nodes with tasks of lower precedence",
+			b.Job.Name, b.Down, b.Most, b.Group, why.spent, why.nodes), "Budget"
 	case why.tired > 0:
-		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those were evicted %d times before", why.tired, why.nodes, r.evictions.PerTask)
+		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those were evicted %d times before", why.tired, why.nodes, r.evictions.PerTask), "PerTask"
 	}
-	return fmt.Sprintf("without all tasks of a precedence below %d none of the %d nodes looked at would do either", q.Precedence, why.nodes)
+	return fmt.Sprintf("without all tasks of a precedence below %d none of the %d nodes looked at would do either", q.Precedence, why.nodes), "TooSmall"
 }
 
 // blame counts a candidate on which a request does not fit, whatever may give way.
-func (w *rigid) blame(t *Table, q *Request, view *Candidate, barred [2][]victim) {
-	for i, count := range []*int{&w.young, &w.tired} {
+func (w *rigid) blame(t *Table, q *Request, view *Candidate, barred [3][]victim) {
+	for i, count := range []*int{&w.young, &w.tired, &w.spent} {
 		for _, v := range barred[i] {
 			view.give(v.Evictable, 1)
 		}

@@ -21,10 +21,11 @@ type Round struct {
 	taken    []taken
 	load     *Load // of the job at work; nil: none
 
-	evictions schedulers.Evictions          // what may be evicted still
-	giving    map[int]*giving               // by candidate: what gives way for the job at work
-	evicted   map[*cellstate.Placement]bool // in this round
-	rigid     rigid                         // why nothing gave way when that was last asked
+	evictions schedulers.Evictions           // what may be evicted still
+	giving    map[int]*giving                // by candidate: what gives way for the job at work
+	evicted   map[*cellstate.Placement]bool  // in this round
+	budgets   map[budgetOf]*cellstate.Budget // with what this round has spent
+	rigid     rigid                          // why nothing gave way when that was last asked
 
 	asked   *Request // the last one of which the class was wanted
 	classOf *class

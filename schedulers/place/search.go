@@ -21,7 +21,7 @@ type Search struct {
 // miss is what is known of a request that found no node.
 type miss struct {
 	awaits, rigid bool // rigid: nothing gives way for it
-	why           string
+	why, code     string
 }
 
 // Search begins one in which choose finds the nodes with room.
@@ -51,7 +51,8 @@ func (s *Search) Claim(need reconcile.Need, evict bool) (claim cellstate.Claim, 
 	if e, ok := r.Evict(q, need); ok {
 		return r.ClaimEvicting(s.job, need, e), true, false
 	}
-	m.rigid, m.why = true, r.noVictims(q)
+	m.rigid = true
+	m.why, m.code = r.noVictims(q)
 	return cellstate.Claim{}, false, false
 }
 
@@ -59,7 +60,7 @@ func (s *Search) Claim(need reconcile.Need, evict bool) (claim cellstate.Claim, 
 func (s *Search) Tell(unplaced []schedulers.Unplaced) {
 	for i := range unplaced {
 		if m := s.missed[s.round.Request(s.job, s.job.Group(unplaced[i].Group))]; m != nil {
-			unplaced[i].NoVictims = m.why
+			unplaced[i].NoVictims, unplaced[i].NoVictimsCode = m.why, m.code
 		}
 	}
 }

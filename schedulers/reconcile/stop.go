@@ -22,6 +22,9 @@ import (
 //
 // A node that no longer satisfies a constraint which must always hold is, for the tasks of
 // that group, one that drains: they are moved at once, of whatever kind their job is.
+//
+// A task of a job with a disruption budget is drained when its placement says so, and goes then
+// also if the drain ends meanwhile: the keeper gives up one after the other (InTurn).
 func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) string {
 	switch {
 	case n != nil && int64(p.Revision) <= n.Facts.GetBootAfter():
@@ -42,9 +45,11 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.Stop
 	case n != nil && n.Facts != nil && !holdsAlways(n, group):
 		return task.Drained
+	case p.GetDrained():
+		return task.Drained
 	case n == nil || !n.Intent.GetDrain():
 		return ""
-	case runsToEnd(spec) && n.Intent.GetDrainDeadline() != nil:
+	case runsToEnd(spec) && n.Intent.GetDrainDeadline() != nil, spec.GetDisruption() != nil:
 		return ""
 	}
 	if spec.GetKind() == kindSystem {
@@ -55,6 +60,14 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		}
 	}
 	return task.Drained
+}
+
+// InTurn says of a placement on a node whether a drain takes it as soon as the disruption
+// budget of its job allows.
+func InTurn(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) bool {
+	spec := j.Record.GetSpec()
+	return n.Intent.GetDrain() && spec.GetDisruption() != nil && StopCause(j, p, n) == "" &&
+		!(runsToEnd(spec) && n.Intent.GetDrainDeadline() != nil)
 }
 
 // holdsAlways says whether a node satisfies those of a group's constraints that must hold

@@ -634,7 +634,7 @@ type DrainStep struct {
 	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
-	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"` // Stop | Wait, until the deadline | StopLast | Stopping already
+	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"` // Stop | InTurn, within a budget | Wait, until the deadline | StopLast | Stopping already
 	Next          string                 `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`     // Replaced | Pending | None
 	Nodes         int32                  `protobuf:"varint,8,opt,name=nodes,proto3" json:"nodes,omitempty"`  // others that have room for it now, were it alone
 	Detail        string                 `protobuf:"bytes,9,opt,name=detail,proto3" json:"detail,omitempty"` // the same as a sentence

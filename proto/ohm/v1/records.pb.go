@@ -1875,6 +1875,7 @@ type JobSpec struct {
 	WhenSilent    *WhenSilent            `protobuf:"bytes,20,opt,name=when_silent,json=whenSilent,proto3" json:"when_silent,omitempty"`
 	Retry         *RetryPolicy           `protobuf:"bytes,75,opt,name=retry,proto3" json:"retry,omitempty"`
 	StartOnce     bool                   `protobuf:"varint,76,opt,name=start_once,json=startOnce,proto3" json:"start_once,omitempty"` // each slot is started at most once, whatever becomes of it; retries is 0 then
+	Disruption    *Disruption            `protobuf:"bytes,105,opt,name=disruption,proto3" json:"disruption,omitempty"`                // absent: others may take as many tasks at once as they need
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2007,6 +2008,67 @@ func (x *JobSpec) GetStartOnce() bool {
 	return false
 }
 
+func (x *JobSpec) GetDisruption() *Disruption {
+	if x != nil {
+		return x.Disruption
+	}
+	return nil
+}
+
+// Disruption bounds how many tasks of each group may be down at a time for what others want:
+// evictions and drains. One of the two is set.
+type Disruption struct {
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	MaxUnavailable        int32                  `protobuf:"varint,1,opt,name=max_unavailable,json=maxUnavailable,proto3" json:"max_unavailable,omitempty"`
+	MaxUnavailablePercent int32                  `protobuf:"varint,2,opt,name=max_unavailable_percent,json=maxUnavailablePercent,proto3" json:"max_unavailable_percent,omitempty"` // of the group's count, rounded up
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *Disruption) Reset() {
+	*x = Disruption{}
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disruption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disruption) ProtoMessage() {}
+
+func (x *Disruption) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disruption.ProtoReflect.Descriptor instead.
+func (*Disruption) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Disruption) GetMaxUnavailable() int32 {
+	if x != nil {
+		return x.MaxUnavailable
+	}
+	return 0
+}
+
+func (x *Disruption) GetMaxUnavailablePercent() int32 {
+	if x != nil {
+		return x.MaxUnavailablePercent
+	}
+	return 0
+}
+
 // Job is the record jobs/<ns>/<job>. Nothing that progress changes is in it.
 type Job struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -2031,7 +2093,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2105,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2118,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -2141,7 +2203,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2215,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2228,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Outcome) GetState() string {
@@ -2208,7 +2270,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2282,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2295,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -2320,7 +2382,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2394,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2407,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -2395,7 +2457,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2469,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2482,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -2449,7 +2511,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2523,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2536,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -2520,14 +2582,15 @@ type Placement struct {
 	Time             *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=time,proto3" json:"time,omitempty"`
 	Fence            *Fence                 `protobuf:"bytes,18,opt,name=fence,proto3" json:"fence,omitempty"`
 	LatestEnd        *timestamppb.Timestamp `protobuf:"bytes,45,opt,name=latest_end,json=latestEnd,proto3" json:"latest_end,omitempty"` // by its job's maxRuntime; absent: nobody knows
-	Scopes           []*ScopeFence          `protobuf:"bytes,30,rep,name=scopes,proto3" json:"scopes,omitempty"`                        // that came with it: of rules that are wider than a node
+	Scopes           []*ScopeFence          `protobuf:"bytes,30,rep,name=scopes,proto3" json:"scopes,omitempty"`                        // that came with it: of rules that are wider than a node, and of budgets
+	Drained          bool                   `protobuf:"varint,105,opt,name=drained,proto3" json:"drained,omitempty"`                    // of a job with a disruption budget: it is to end, since its node drains
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2602,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2615,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -2695,6 +2758,13 @@ func (x *Placement) GetScopes() []*ScopeFence {
 	return nil
 }
 
+func (x *Placement) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
+}
+
 // ScopeFence says what the commit of a record compared of a scope's fence, and how many
 // records came with its bump.
 type ScopeFence struct {
@@ -2708,7 +2778,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2790,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2803,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -2782,7 +2852,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2794,7 +2864,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2807,7 +2877,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -2934,7 +3004,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3016,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3029,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -3008,7 +3078,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3090,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3103,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Node) GetName() string {
@@ -3154,7 +3224,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3236,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3249,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Intent) GetNode() string {
@@ -3245,7 +3315,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3327,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3340,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Alive) GetNode() string {
@@ -3321,7 +3391,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3403,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3416,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Scheduler) GetName() string {
@@ -3391,7 +3461,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3473,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3486,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -3479,7 +3549,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3561,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3574,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Hold) GetNode() string {
@@ -3625,7 +3695,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3707,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3720,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Party) GetScheduler() string {
@@ -3706,7 +3776,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +3788,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +3801,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Conflict) GetId() string {
@@ -3863,7 +3933,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +3945,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3888,7 +3958,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -4002,7 +4072,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4014,7 +4084,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +4097,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Reason) GetReason() string {
@@ -4064,15 +4134,16 @@ type GroupWaiting struct {
 	Waiting       int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"` // slots without a node
 	Nodes         int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`     // that were looked at; the reasons' counts add up to it
 	Reasons       []*Reason              `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	Never         string                 `protobuf:"bytes,45,opt,name=never,proto3" json:"never,omitempty"`                          // why no node of the cell could ever do, for people; empty: one could
-	NoVictims     string                 `protobuf:"bytes,40,opt,name=no_victims,json=noVictims,proto3" json:"no_victims,omitempty"` // why nothing of lower precedence gives way, for people; empty: there is none
+	Never         string                 `protobuf:"bytes,45,opt,name=never,proto3" json:"never,omitempty"`                                         // why no node of the cell could ever do, for people; empty: one could
+	NoVictims     string                 `protobuf:"bytes,40,opt,name=no_victims,json=noVictims,proto3" json:"no_victims,omitempty"`                // why nothing of lower precedence gives way, for people; empty: there is none
+	NoVictimsCode string                 `protobuf:"bytes,105,opt,name=no_victims_code,json=noVictimsCode,proto3" json:"no_victims_code,omitempty"` // the same for programs: Limit | Budget | MinRun | PerTask | TooSmall
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4155,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4168,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -4142,6 +4213,13 @@ func (x *GroupWaiting) GetNoVictims() string {
 	return ""
 }
 
+func (x *GroupWaiting) GetNoVictimsCode() string {
+	if x != nil {
+		return x.NoVictimsCode
+	}
+	return ""
+}
+
 // Waiting is the record events/waiting/<ns>/<job>: a scheduler's last word on a
 // job of which slots wait for a node.
 type Waiting struct {
@@ -4161,7 +4239,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4251,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4264,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -4263,7 +4341,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +4353,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +4366,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Meta) GetValue() string {
@@ -4319,7 +4397,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4409,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4422,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -4389,7 +4467,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4479,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4414,7 +4492,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Quota) GetKind() string {
@@ -4467,7 +4545,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +4557,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4492,7 +4570,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Share) GetKind() string {
@@ -4707,7 +4785,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x04only\x18\x02 \x03(\x05R\x04only\x12\x14\n" +
 	"\x05spend\x18\x03 \x03(\tR\x05spend\x12/\n" +
 	"\x05first\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05first\x12-\n" +
-	"\x04most\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04most\"\xd7\x04\n" +
+	"\x04most\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04most\"\x8b\x05\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4728,11 +4806,18 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"whenSilent\x12)\n" +
 	"\x05retry\x18K \x01(\v2\x13.ohm.v1.RetryPolicyR\x05retry\x12\x1d\n" +
 	"\n" +
-	"start_once\x18L \x01(\bR\tstartOnce\x1a9\n" +
+	"start_once\x18L \x01(\bR\tstartOnce\x122\n" +
+	"\n" +
+	"disruption\x18i \x01(\v2\x12.ohm.v1.DisruptionR\n" +
+	"disruption\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
-	"\v_precedence\"\xe3\x03\n" +
+	"\v_precedence\"m\n" +
+	"\n" +
+	"Disruption\x12'\n" +
+	"\x0fmax_unavailable\x18\x01 \x01(\x05R\x0emaxUnavailable\x126\n" +
+	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\xe3\x03\n" +
 	"\x03Job\x12#\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -4776,7 +4861,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06Victim\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
-	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xdb\x05\n" +
+	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xf5\x05\n" +
 	"\tPlacement\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
@@ -4803,7 +4888,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\x129\n" +
 	"\n" +
 	"latest_end\x18- \x01(\v2\x1a.google.protobuf.TimestampR\tlatestEnd\x12*\n" +
-	"\x06scopes\x18\x1e \x03(\v2\x12.ohm.v1.ScopeFenceR\x06scopes\"X\n" +
+	"\x06scopes\x18\x1e \x03(\v2\x12.ohm.v1.ScopeFenceR\x06scopes\x12\x18\n" +
+	"\adrained\x18i \x01(\bR\adrained\"X\n" +
 	"\n" +
 	"ScopeFence\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1a\n" +
@@ -4947,7 +5033,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xb3\x01\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xdb\x01\n" +
 	"\fGroupWaiting\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x14\n" +
@@ -4955,7 +5041,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\areasons\x18\x04 \x03(\v2\x0e.ohm.v1.ReasonR\areasons\x12\x14\n" +
 	"\x05never\x18- \x01(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"no_victims\x18( \x01(\tR\tnoVictims\"\xb9\x02\n" +
+	"no_victims\x18( \x01(\tR\tnoVictims\x12&\n" +
+	"\x0fno_victims_code\x18i \x01(\tR\rnoVictimsCode\"\xb9\x02\n" +
 	"\aWaiting\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x1f\n" +
@@ -5041,7 +5128,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -5071,148 +5158,150 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*WhenSilent)(nil),            // 25: ohm.v1.WhenSilent
 	(*RetryPolicy)(nil),           // 26: ohm.v1.RetryPolicy
 	(*JobSpec)(nil),               // 27: ohm.v1.JobSpec
-	(*Job)(nil),                   // 28: ohm.v1.Job
-	(*Outcome)(nil),               // 29: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 30: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 31: ohm.v1.Slot
-	(*Fence)(nil),                 // 32: ohm.v1.Fence
-	(*Victim)(nil),                // 33: ohm.v1.Victim
-	(*Placement)(nil),             // 34: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 35: ohm.v1.ScopeFence
-	(*Status)(nil),                // 36: ohm.v1.Status
-	(*Ended)(nil),                 // 37: ohm.v1.Ended
-	(*Node)(nil),                  // 38: ohm.v1.Node
-	(*Intent)(nil),                // 39: ohm.v1.Intent
-	(*Alive)(nil),                 // 40: ohm.v1.Alive
-	(*Scheduler)(nil),             // 41: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 42: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 43: ohm.v1.Hold
-	(*Party)(nil),                 // 44: ohm.v1.Party
-	(*Conflict)(nil),              // 45: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 46: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 47: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 48: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 49: ohm.v1.Waiting
-	(*Meta)(nil),                  // 50: ohm.v1.Meta
-	(*Amounts)(nil),               // 51: ohm.v1.Amounts
-	(*Quota)(nil),                 // 52: ohm.v1.Quota
-	(*Share)(nil),                 // 53: ohm.v1.Share
-	nil,                           // 54: ohm.v1.Container.EnvEntry
-	nil,                           // 55: ohm.v1.Group.EnvEntry
-	nil,                           // 56: ohm.v1.Selector.LabelsEntry
-	nil,                           // 57: ohm.v1.Spread.SharesEntry
-	nil,                           // 58: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 59: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 60: ohm.v1.Node.AttributesEntry
-	nil,                           // 61: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 63: google.protobuf.Timestamp
+	(*Disruption)(nil),            // 28: ohm.v1.Disruption
+	(*Job)(nil),                   // 29: ohm.v1.Job
+	(*Outcome)(nil),               // 30: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 31: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 32: ohm.v1.Slot
+	(*Fence)(nil),                 // 33: ohm.v1.Fence
+	(*Victim)(nil),                // 34: ohm.v1.Victim
+	(*Placement)(nil),             // 35: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 36: ohm.v1.ScopeFence
+	(*Status)(nil),                // 37: ohm.v1.Status
+	(*Ended)(nil),                 // 38: ohm.v1.Ended
+	(*Node)(nil),                  // 39: ohm.v1.Node
+	(*Intent)(nil),                // 40: ohm.v1.Intent
+	(*Alive)(nil),                 // 41: ohm.v1.Alive
+	(*Scheduler)(nil),             // 42: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 43: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 44: ohm.v1.Hold
+	(*Party)(nil),                 // 45: ohm.v1.Party
+	(*Conflict)(nil),              // 46: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 47: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 48: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 49: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 50: ohm.v1.Waiting
+	(*Meta)(nil),                  // 51: ohm.v1.Meta
+	(*Amounts)(nil),               // 52: ohm.v1.Amounts
+	(*Quota)(nil),                 // 53: ohm.v1.Quota
+	(*Share)(nil),                 // 54: ohm.v1.Share
+	nil,                           // 55: ohm.v1.Container.EnvEntry
+	nil,                           // 56: ohm.v1.Group.EnvEntry
+	nil,                           // 57: ohm.v1.Selector.LabelsEntry
+	nil,                           // 58: ohm.v1.Spread.SharesEntry
+	nil,                           // 59: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 60: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 61: ohm.v1.Node.AttributesEntry
+	nil,                           // 62: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
-	0,  // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
-	1,  // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
-	11, // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	54, // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
-	12, // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	55, // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
-	4,  // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
-	7,  // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
-	10, // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
-	12, // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
-	13, // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	62, // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
-	8,  // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
-	18, // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
-	16, // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
-	16, // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
-	17, // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	56, // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
-	15, // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	57, // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
-	19, // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
-	19, // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
-	20, // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
-	21, // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
-	22, // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	62, // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	62, // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	62, // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	62, // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	62, // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	62, // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	62, // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	62, // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
-	58, // 33: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	23, // 34: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	62, // 35: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	24, // 36: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	14, // 37: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	25, // 38: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
-	26, // 39: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
-	27, // 40: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	29, // 41: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	63, // 42: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	63, // 43: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	59, // 44: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
-	30, // 45: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	63, // 46: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	31, // 47: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	31, // 48: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,  // 49: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,  // 50: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,  // 51: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,  // 52: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	33, // 53: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	63, // 54: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	32, // 55: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	63, // 56: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	35, // 57: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	31, // 58: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,  // 59: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	63, // 60: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	63, // 61: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	34, // 62: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	36, // 63: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,  // 64: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,  // 65: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	60, // 66: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	32, // 67: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,  // 68: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	61, // 69: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	32, // 70: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	63, // 71: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	63, // 72: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	63, // 73: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	63, // 74: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,  // 75: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,  // 76: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	63, // 77: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	32, // 78: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	31, // 79: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,  // 80: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	63, // 81: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	31, // 82: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	31, // 83: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	63, // 84: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	31, // 85: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	44, // 86: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	44, // 87: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	63, // 88: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	63, // 89: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	47, // 90: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	63, // 91: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	48, // 92: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	63, // 93: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	51, // 94: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	63, // 95: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	51, // 96: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	51, // 97: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	51, // 98: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	99, // [99:99] is the sub-list for method output_type
-	99, // [99:99] is the sub-list for method input_type
-	99, // [99:99] is the sub-list for extension type_name
-	99, // [99:99] is the sub-list for extension extendee
-	0,  // [0:99] is the sub-list for field type_name
+	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
+	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
+	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
+	55,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
+	56,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
+	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
+	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
+	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
+	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
+	63,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
+	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
+	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
+	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
+	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
+	57,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
+	58,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
+	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
+	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
+	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
+	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
+	63,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	63,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	63,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	63,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	63,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	63,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	63,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	63,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	59,  // 33: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	23,  // 34: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	63,  // 35: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	24,  // 36: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	14,  // 37: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	25,  // 38: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
+	26,  // 39: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
+	28,  // 40: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
+	27,  // 41: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	30,  // 42: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	64,  // 43: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	64,  // 44: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	60,  // 45: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	31,  // 46: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	64,  // 47: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	32,  // 48: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	32,  // 49: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,   // 50: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,   // 51: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,   // 52: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,   // 53: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	34,  // 54: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	64,  // 55: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	33,  // 56: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	64,  // 57: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	36,  // 58: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	32,  // 59: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,   // 60: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	64,  // 61: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	64,  // 62: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	35,  // 63: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	37,  // 64: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,   // 65: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,   // 66: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	61,  // 67: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	33,  // 68: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,   // 69: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	62,  // 70: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	33,  // 71: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	64,  // 72: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	64,  // 73: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	64,  // 74: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	64,  // 75: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,   // 76: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,   // 77: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	64,  // 78: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	33,  // 79: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	32,  // 80: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,   // 81: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	64,  // 82: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	32,  // 83: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	32,  // 84: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	64,  // 85: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	32,  // 86: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	45,  // 87: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	45,  // 88: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	64,  // 89: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	64,  // 90: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	48,  // 91: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	64,  // 92: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	49,  // 93: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	64,  // 94: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	52,  // 95: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	64,  // 96: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	52,  // 97: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	52,  // 98: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	52,  // 99: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	100, // [100:100] is the sub-list for method output_type
+	100, // [100:100] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -5221,15 +5310,15 @@ func file_ohm_v1_records_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_msgTypes[23].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[42].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[47].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[43].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
