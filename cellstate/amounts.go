@@ -45,7 +45,8 @@ func amountsOf(r *ohmv1.Resources, gpus []*ohmv1.DeviceShare) Amounts {
 	return a
 }
 
-// GroupAmounts are what one task of a group takes.
+// GroupAmounts are what one task of a group takes; of a share by memory, which is another
+// one on each device, the most.
 func GroupAmounts(g *ohmv1.Group) Amounts {
 	a := amountsOf(g.GetResources(), nil)
 	if share := g.GetGpus().GetShareMilli(); share > 0 {

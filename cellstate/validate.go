@@ -200,6 +200,10 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 		wrong.Claim = i
 		return wrong
 	}
+	if wrong := judgeDevices(n, group.GetGpus(), c); wrong != nil {
+		wrong.Claim = i
+		return wrong
+	}
 	return nil
 }
 

@@ -89,25 +89,14 @@ func portTaken(n *cellstate.Node, precedence int, claims []cellstate.Claim, need
 
 // devices are GPUs of a node with the wanted share free, the fullest first; fewer than
 // wanted where there are not enough.
-func devices(n *cellstate.Node, precedence int, claims []cellstate.Claim, want *ohmv1.GPURequest) (chosen []*ohmv1.DeviceShare) {
+func devices(n *cellstate.Node, precedence int, claims []cellstate.Claim, want *ohmv1.GPURequest) []*ohmv1.DeviceShare {
 	if want.GetCount() == 0 {
 		return nil
 	}
-	share := want.GetShareMilli()
-	if share == 0 {
-		share = 1000
-	}
-	free := map[string]int32{}
-	for _, d := range n.Facts.GetGpus() {
-		if len(want.GetModels()) == 0 || slices.Contains(want.GetModels(), d.GetModel()) {
-			free[d.GetId()] = 1000 - n.Used().GPUs[d.GetId()]
-		}
-	}
+	taken := map[string]int32{}
 	charge := func(shares []*ohmv1.DeviceShare) {
 		for _, g := range shares {
-			if _, wanted := free[g.GetId()]; wanted {
-				free[g.GetId()] -= g.GetMilli()
-			}
+			taken[g.GetId()] += g.GetMilli()
 		}
 	}
 	for _, h := range n.Holds {
@@ -118,18 +107,6 @@ func devices(n *cellstate.Node, precedence int, claims []cellstate.Claim, want *
 	for _, c := range claims {
 		charge(c.GPUs)
 	}
-	for range want.GetCount() {
-		best := ""
-		for _, d := range n.Facts.GetGpus() {
-			if f, ok := free[d.GetId()]; ok && f >= share && (best == "" || f < free[best]) {
-				best = d.GetId()
-			}
-		}
-		if best == "" {
-			return chosen
-		}
-		delete(free, best)
-		chosen = append(chosen, &ohmv1.DeviceShare{Id: best, Milli: share})
-	}
+	chosen, _ := cellstate.ChooseDevices(n.Facts, want, func(id string) int32 { return 1000 - n.Used().GPUs[id] - taken[id] })
 	return chosen
 }

@@ -2,7 +2,6 @@ package schedulers
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/resource"
@@ -31,12 +30,18 @@ func tooLarge(n *cellstate.Node, g *ohmv1.Group) string {
 	return ""
 }
 
-// devicesOf counts the GPUs of a node that a group would take, sick ones included.
+// devicesOf counts the GPUs of a node that a task of a group would take together, sick ones
+// included.
 func devicesOf(n *cellstate.Node, g *ohmv1.Group) (count int) {
-	models := g.GetGpus().GetModels()
+	models := map[string]int{}
 	for _, d := range n.Facts.GetGpus() {
-		if len(models) == 0 || slices.Contains(models, d.GetModel()) {
-			count++
+		if _, why := cellstate.ShareOn(d, g.GetGpus()); why == "" {
+			model := ""
+			if g.GetGpus().GetSameModel() {
+				model = d.GetModel()
+			}
+			models[model]++
+			count = max(count, models[model])
 		}
 	}
 	return count
@@ -102,15 +107,22 @@ func never(s *cellstate.Snapshot, g *ohmv1.Group) string {
 	case "disk":
 		return fmt.Sprintf("it asks for %s of disk; the largest node that it may run on has %s", resource.FormatBytes(want.GetDiskBytes()), resource.FormatBytes(most.DiskBytes))
 	default:
-		return fmt.Sprintf("it asks for %d GPUs%s; no node that it may run on has more than %d", g.GetGpus().GetCount(), modelsText(g), gpus)
+		return fmt.Sprintf("it asks for %d GPUs%s; no node that it may run on has more than %d", g.GetGpus().GetCount(), devicesText(g.GetGpus()), gpus)
 	}
 }
 
-func modelsText(g *ohmv1.Group) string {
-	if models := g.GetGpus().GetModels(); len(models) > 0 {
-		return fmt.Sprintf(" of model %v", models)
+// devicesText says what kind of GPUs a group asks for.
+func devicesText(q *ohmv1.GPURequest) (text string) {
+	if models := q.GetModels(); len(models) > 0 {
+		text = fmt.Sprintf(" of model %v", models)
 	}
-	return ""
+	if q.GetSameModel() {
+		text += " of one model"
+	}
+	if most := max(q.GetMemoryBytes(), q.GetShareBytes()); most > 0 {
+		text += fmt.Sprintf(" with %s of memory", resource.FormatBytes(most))
+	}
+	return text
 }
 
 // mostOften is the key with the highest count, the first by name of equals.

@@ -100,6 +100,8 @@ func (q *queue) head(now time.Time, patience time.Duration) (head *entry, wake t
 type shape struct {
 	cpu, memory, disk int64
 	gpus, share       int32
+	sameModel         bool
+	least, part       int64 // bytes of a GPU's memory
 	models            string
 	constraints       int
 }
@@ -109,10 +111,10 @@ func shapeOf(needs []reconcile.Need) shape {
 		return shape{}
 	}
 	g := needs[0].Group
-	w := g.GetResources()
+	w, q := g.GetResources(), g.GetGpus()
 	return shape{
-		w.GetCpuMilli(), w.GetMemoryBytes(), w.GetDiskBytes(), g.GetGpus().GetCount(), g.GetGpus().GetShareMilli(),
-		strings.Join(g.GetGpus().GetModels(), " "), len(g.GetConstraints()),
+		w.GetCpuMilli(), w.GetMemoryBytes(), w.GetDiskBytes(), q.GetCount(), q.GetShareMilli(), q.GetSameModel(),
+		q.GetMemoryBytes(), q.GetShareBytes(), strings.Join(q.GetModels(), " "), len(g.GetConstraints()),
 	}
 }
 

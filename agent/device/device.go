@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -19,6 +20,7 @@ import (
 type Device struct {
 	ID     string  `json:"id"` // unique on the machine, and the same after a reboot
 	Model  string  `json:"model"`
+	Memory int64   `json:"memory,omitempty"` // bytes; 0: not known
 	Faults []Fault `json:"faults,omitempty"` // that it has now
 	Edits  Edits   `json:"edits,omitzero"`   // what a task needs in order to use it
 }
@@ -43,7 +45,8 @@ type Source interface {
 	Devices(ctx context.Context) ([]Device, error)
 }
 
-// Parse reads devices that somebody names, id=model each, and that are always well.
+// Parse reads devices that somebody names, id=model each or id=model@memory (T4@16Gi), and
+// that are always well.
 func Parse(texts []string) ([]*ohmv1.Device, error) {
 	var devices []*ohmv1.Device
 	seen := map[string]bool{}
@@ -56,7 +59,15 @@ func Parse(texts []string) ([]*ohmv1.Device, error) {
 			return nil, fmt.Errorf("GPU %s is given twice", id)
 		}
 		seen[id] = true
-		devices = append(devices, &ohmv1.Device{Id: id, Model: model})
+		d := &ohmv1.Device{Id: id, Model: model}
+		if name, size, has := strings.Cut(model, "@"); has {
+			var err error
+			if d.MemoryBytes, err = resource.ParseBytes(size); err != nil || name == "" {
+				return nil, fmt.Errorf("GPU %q is not written as id=model@memory: %v", text, err)
+			}
+			d.Model = name
+		}
+		devices = append(devices, d)
 	}
 	return devices, nil
 }
@@ -74,7 +85,7 @@ func Merge(known []*ohmv1.Device, seen []Device, err error, p Policy) []*ohmv1.D
 			if err != nil {
 				why = err.Error()
 			}
-			merged = append(merged, &ohmv1.Device{Id: k.GetId(), Model: k.GetModel(), Health: NotReady, Why: why})
+			merged = append(merged, &ohmv1.Device{Id: k.GetId(), Model: k.GetModel(), MemoryBytes: k.GetMemoryBytes(), Health: NotReady, Why: why})
 			continue
 		}
 		merged = append(merged, p.judge(left[at]))

@@ -36,6 +36,9 @@ func (f File) Devices(context.Context) ([]Device, error) {
 		if d.ID == "" || seen[d.ID] {
 			return nil, fmt.Errorf("devices: %s has two of id %q, or one without", string(f), d.ID)
 		}
+		if d.Memory < 0 {
+			return nil, fmt.Errorf("devices: %s says that %q has less than no memory", string(f), d.ID)
+		}
 		seen[d.ID] = true
 	}
 	return devices, nil

@@ -45,7 +45,7 @@ func ParsePolicy(preset Policy, texts []string) (Policy, error) {
 
 // judge is what the node says of a device: the worst that any of its faults means.
 func (p Policy) judge(d Device) *ohmv1.Device {
-	says := &ohmv1.Device{Id: d.ID, Model: d.Model}
+	says := &ohmv1.Device{Id: d.ID, Model: d.Model, MemoryBytes: d.Memory}
 	var why []string
 	for _, f := range slices.SortedFunc(slices.Values(d.Faults), func(a, b Fault) int { return a.Code - b.Code }) {
 		health, named := p[f.Code]

@@ -34,6 +34,7 @@ type Node struct {
 	Disk       int64 // bytes
 	GPUs       int   // with ids gpu-0, gpu-1, …
 	Model      string
+	Devices    []*ohmv1.Device // in place of GPUs
 	Attributes map[string]string
 	DiskFull   string
 
@@ -59,6 +60,7 @@ func (n Node) Proto() *ohmv1.Node {
 		p.DynamicPorts = &ohmv1.PortRange{First: n.Ports[0], Last: n.Ports[1]}
 	}
 	p.ReservedPorts = n.Reserved
+	p.Gpus = n.Devices
 	for i := range n.GPUs {
 		p.Gpus = append(p.Gpus, &ohmv1.Device{Id: GPU(i), Model: n.Model})
 	}

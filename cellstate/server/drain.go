@@ -144,7 +144,7 @@ func roomElsewhere(s *cellstate.Snapshot, n *cellstate.Node, j *cellstate.Job, p
 		if other.Name == n.Name || group == nil || !reconcile.Eligible(other, group) {
 			continue
 		}
-		gpus, ok := freeDevices(other, group.GetGpus())
+		gpus, ok := cellstate.ChooseDevices(other.Facts, group.GetGpus(), func(id string) int32 { return 1000 - other.Used().GPUs[id] })
 		if !ok {
 			continue
 		}
@@ -155,20 +155,4 @@ func roomElsewhere(s *cellstate.Snapshot, n *cellstate.Node, j *cellstate.Job, p
 		nodes += len(fit)
 	}
 	return nodes
-}
-
-// freeDevices are devices of a node that a request could have; ok is false where there are
-// too few.
-func freeDevices(n *cellstate.Node, r *ohmv1.GPURequest) (free []*ohmv1.DeviceShare, ok bool) {
-	share := cmp.Or(r.GetShareMilli(), 1000)
-	used := n.Used().GPUs
-	for _, d := range n.Facts.GetGpus() {
-		if len(free) == int(r.GetCount()) {
-			break
-		}
-		if used[d.GetId()]+share <= 1000 && (len(r.GetModels()) == 0 || slices.Contains(r.GetModels(), d.GetModel())) {
-			free = append(free, &ohmv1.DeviceShare{Id: d.GetId(), Milli: share})
-		}
-	}
-	return free, len(free) == int(r.GetCount())
 }

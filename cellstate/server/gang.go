@@ -66,17 +66,20 @@ func mostTasks(n *cellstate.Node, g *ohmv1.Group) int64 {
 	bound(has.GetMemoryBytes(), wants.GetMemoryBytes())
 	bound(has.GetDiskBytes(), wants.GetDiskBytes())
 	if gpus := g.GetGpus(); gpus != nil {
-		share := int64(gpus.GetShareMilli())
-		if share == 0 {
-			share = 1000
-		}
-		devices := int64(0)
+		room, models := int64(0), map[string]int64{}
 		for _, d := range n.Facts.GetGpus() {
-			if len(gpus.GetModels()) == 0 || slices.Contains(gpus.GetModels(), d.GetModel()) {
-				devices++
+			if milli, why := cellstate.ShareOn(d, gpus); why == "" {
+				room += int64(1000 / milli)
+				models[d.GetModel()]++
 			}
 		}
-		bound(devices*(1000/share), int64(gpus.GetCount()))
+		if gpus.GetSameModel() {
+			room = 0
+			for _, devices := range models {
+				room += devices / int64(gpus.GetCount()) * int64(gpus.GetCount())
+			}
+		}
+		bound(room, int64(gpus.GetCount()))
 	}
 	return most
 }

@@ -160,7 +160,7 @@ func nodeView(n *cellstate.Node) *ohmv1.NodeView {
 	}
 	for _, d := range n.Facts.GetGpus() {
 		v.Gpus = append(v.Gpus, &ohmv1.GPUView{
-			Id: d.GetId(), Model: d.GetModel(), UsedMilli: used.GPUs[d.GetId()], Health: cellstate.HealthName(d.GetHealth()), Why: d.GetWhy(),
+			Id: d.GetId(), Model: d.GetModel(), UsedMilli: used.GPUs[d.GetId()], Health: cellstate.HealthName(d.GetHealth()), Why: d.GetWhy(), MemoryBytes: d.GetMemoryBytes(),
 		})
 	}
 	v.Holds = holdViews(n.Holds, func(*cellstate.Hold) bool { return true })

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/names"
+	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -166,6 +167,9 @@ func checkFacts(facts *ohmv1.Node) error {
 			return refuse(errInvalid, "node %s has two GPUs of id %q, or one without", facts.GetName(), d.GetId())
 		}
 		seen[d.GetId()] = true
+		if d.GetMemoryBytes() < 0 || d.GetMemoryBytes() > resource.MaxBytes {
+			return refuse(errInvalid, "node %s: GPU %s has no memory of %d bytes", facts.GetName(), d.GetId(), d.GetMemoryBytes())
+		}
 	}
 	return nil
 }

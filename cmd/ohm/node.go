@@ -144,6 +144,14 @@ func portUse(n *ohmv1.NodeView) string {
 	return fmt.Sprintf("%d owned, dynamic ones from %d to %d", n.Ports, r.First, r.Last)
 }
 
+// known prints bytes, and nothing where nobody knows how many.
+func known(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return resource.FormatBytes(bytes)
+}
+
 func nodeDetail(p *printer, n *ohmv1.NodeView) {
 	p.pairs(
 		[2]string{"node", n.Node}, [2]string{"state", nodeState(n)}, [2]string{"since", p.app.ago(n.Since)},
@@ -163,6 +171,7 @@ func nodeDetail(p *printer, n *ohmv1.NodeView) {
 		columns(p, n.Gpus,
 			column[row]{title: "GPU", cell: row.GetId},
 			column[row]{title: "MODEL", cell: row.GetModel},
+			column[row]{title: "MEMORY", cell: func(g row) string { return known(g.GetMemoryBytes()) }},
 			column[row]{title: "USED", cell: func(g row) string { return resource.FormatCPU(int64(g.UsedMilli)) }},
 			column[row]{title: "HEALTH", cell: row.GetHealth},
 			column[row]{title: "WHY", cell: row.GetWhy},

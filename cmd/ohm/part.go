@@ -76,7 +76,7 @@ func (p *part) listenFlags(f *pflag.FlagSet) {
 
 func (p *part) nodeFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.node.Name, "node", "", "name of this node; if not given, the host's name")
-	f.StringSliceVar(&p.runtime.GPUs, "gpus", nil, "this node's GPUs, id=model,…; or where they are found: nvidia, file:PATH (JSON), none; if not given, nvidia's, where there are any")
+	f.StringSliceVar(&p.runtime.GPUs, "gpus", nil, "this node's GPUs, id=model or id=model@memory,…; or where they are found: nvidia, file:PATH (JSON), none; if not given, nvidia's, where there are any")
 	f.StringSliceVar(&p.runtime.GPUCodes, "gpu-codes", nil, "what a fault of a GPU means, code=ignore|bad|lost,…: bad takes no new tasks, lost ends those that have it")
 	f.StringVar(&p.runtime.Driver, "driver", process.Drivers()[0], "what runs this node's tasks: "+strings.Join(process.Drivers(), " or ")+" (tasks of an image only)")
 	f.StringVar(&p.runtime.Containerd, "containerd-address", "/run/containerd/containerd.sock", "socket of the containerd that --driver containerd uses")

@@ -127,6 +127,15 @@ func gpuRequest(g *ohmv1.GPURequest) string {
 	if g.ShareMilli > 0 {
 		s = resource.FormatShare(g.ShareMilli) + " of one"
 	}
+	if g.ShareBytes > 0 {
+		s = resource.FormatBytes(g.ShareBytes) + " of one"
+	}
+	if g.SameModel {
+		s += " of one model"
+	}
+	if g.MemoryBytes > 0 {
+		s += " with " + resource.FormatBytes(g.MemoryBytes) + " of memory"
+	}
 	if len(g.Models) > 0 {
 		s += " (" + strings.Join(g.Models, " or ") + ")"
 	}

@@ -142,11 +142,13 @@ func groupFields() []field[ohmv1.Group] {
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.MemoryBytes = r.bytes(at, v) }},
 		{name: "disk", form: "bytes", preset: "0", meaning: "Disk space of each task: what it may write to its scratch folder and over its images. One that takes more is ended as DiskExceeded.", aka: []string{"storage"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.DiskBytes = r.bytes(at, v) }},
-		{name: "gpus", form: "map", preset: "none", meaning: "GPUs of each task.",
+		{name: "gpus", form: "map", preset: "none", meaning: "GPUs of each task: see [devices.md](devices.md).",
 			read: func(r *reader, at place, v ast.Node, g *group) {
 				g.Gpus = &ohmv1.GPURequest{Count: 1}
 				readMap(r, at, v, gpuFields(), g.Gpus)
 			}},
+		{name: "deviceNodes", form: strings.Join(deviceNodes(), " \\| "), preset: "`last`", meaning: "When tasks without GPUs may go to nodes that have some: where no other node will do, or as if they had none.", kinds: "service, batch, ml",
+			read: func(r *reader, at place, v ast.Node, g *group) { g.DeviceNodes = r.name(at, v) }},
 		{name: "constraints", form: "list", preset: "none", meaning: "Conditions on the labels and attributes of a node; all must hold.",
 			read: func(r *reader, at place, v ast.Node, g *group) {
 				for i, item := range r.list(at, v) {
@@ -180,8 +182,12 @@ func gpuFields() []field[ohmv1.GPURequest] {
 					r.fault(at, "gpus.models is empty; leave it out for any model")
 				}
 			}},
-		{name: "share", form: "`1m` to `1000m`", preset: "whole GPUs", meaning: "A part of one GPU, in thousandths; only with count 1.",
-			read: func(r *reader, at place, v ast.Node, g *gpus) { g.ShareMilli = r.share(at, v) }},
+		{name: "sameModel", form: "true, false", preset: "false", meaning: "All GPUs of a task are of one model, whichever that is. Else they may be of several.",
+			read: func(r *reader, at place, v ast.Node, g *gpus) { g.SameModel = r.truth(at, v) }},
+		{name: "memory", form: "bytes: `16Gi`", preset: "any", meaning: "Memory that each GPU has at least.", aka: []string{"vram"},
+			read: func(r *reader, at place, v ast.Node, g *gpus) { g.MemoryBytes = r.bytes(at, v) }},
+		{name: "share", form: "`1m` to `1000m`, or bytes: `10Gi`", preset: "whole GPUs", meaning: "A part of one GPU, in thousandths or as so much of its memory; only with count 1.",
+			read: func(r *reader, at place, v ast.Node, g *gpus) { r.share(at, v, g) }},
 	}
 }
 

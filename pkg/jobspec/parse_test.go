@@ -207,6 +207,11 @@ func TestRefused(t *testing.T) {
 			`3:29: stop.grace "1d" has an unknown unit; did you mean 24h?`}},
 		{"kind: batch", "kind: batch\nlabels: {-a: b}", []string{`3:10: label "-a" is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`}},
 		{"    cpu", "    gpus: {count: 2, share: 460m}\n    cpu", []string{"6:29: gpus.share goes only with count 1, and count is 2"}},
+		{"    cpu", "    gpus: {count: 2, share: 4Gi}\n    cpu", []string{"6:29: gpus.share goes only with count 1, and count is 2"}},
+		{"    cpu", "    gpus: {share: 4GiB}\n    cpu", []string{`6:19: gpus.share "4GiB" has an unknown unit "GiB"; did you mean 4Gi?`}},
+		{"    cpu", "    gpus: {memory: 16, sameModel: 1}\n    cpu", []string{`6:20: gpus.memory "16" has no unit; did you mean 16M or 16Mi?`, `6:35: gpus.sameModel "1" is not true or false; did you mean true?`}},
+		{"    cpu", "    deviceNodes: first\n    cpu", []string{`6:18: deviceNodes "first" is not one of last, any`}},
+		{"    cpu", "    deviceNodes: any\n    gpus: {count: 1}\n    cpu", []string{"6:18: deviceNodes does not go with gpus; it is about tasks without any"}},
 		{"    cpu", "    gpus: {count: 0}\n    cpu", []string{"6:19: gpus.count 0 is not at least 1; leave gpus out for none"}},
 		{"    cpu", "    gpus: 2\n    cpu", []string{"6:11: gpus must be a map of keys and values, not a number"}},
 		{"    cpu", "    env: {OHM_X: 1, \"a b\": 1, N: ~, L: []}\n    cpu", []string{

@@ -77,6 +77,12 @@ func TestValidate(t *testing.T) {
 			{"groups[0].disk", "disk 2048Ti is too much; the most is 1024Ti"}}},
 		{func(j *job) { j.Groups[0].Gpus = &ohmv1.GPURequest{} }, []Problem{{"groups[0].gpus.count", "gpus.count 0 is not at least 1; leave gpus out for none"}}},
 		{func(j *job) { j.Groups[0].Gpus = &ohmv1.GPURequest{Count: 2, ShareMilli: 1} }, []Problem{{"groups[0].gpus.share", "gpus.share goes only with count 1, and count is 2"}}},
+		{func(j *job) { j.Groups[0].Gpus = &ohmv1.GPURequest{Count: 1, ShareMilli: 1, ShareBytes: 1 << 20} }, []Problem{{"groups[0].gpus.share", "gpus.share is given twice, as 1m and as 1Mi"}}},
+		{func(j *job) {
+			j.Groups[0].Gpus = &ohmv1.GPURequest{Count: 1, MemoryBytes: -1 << 20, ShareBytes: resource.MaxBytes * 2}
+		}, []Problem{
+			{"groups[0].gpus.memory", "gpus.memory -1Mi is not between 0 and 1024Ti"}, {"groups[0].gpus.share", "gpus.share 2048Ti is not between 0 and 1024Ti"}}},
+		{func(j *job) { j.Kind, j.Groups[0].Count, j.Groups[0].DeviceNodes = "system", 0, "any" }, []Problem{{"groups[0].deviceNodes", "deviceNodes is only for service and batch and ml jobs, and this is a system job"}}},
 		{func(j *job) { j.Groups[0].Gpus = &ohmv1.GPURequest{Count: 1, ShareMilli: 1001, Models: []string{""}} }, []Problem{
 			{"groups[0].gpus.share", "gpus.share 1001m is not between 1m and 1000m"}, {"groups[0].gpus.models[0]", `gpus.models: "" is not a model's name`}}},
 		{func(j *job) {

@@ -44,6 +44,7 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 		if n := g.GetNetwork(); n != "" && !slices.Contains(networks(), n) {
 			ps.add(at+".network", "network %s %s", quote(n), oneOf(n, networks()))
 		}
+		checkDeviceNodes(ps, at+".deviceNodes", g, spec.Kind, kindKnown)
 		for j, c := range g.Constraints {
 			checkConstraint(ps, fmt.Sprintf("%s.constraints[%d]", at, j), c)
 		}
@@ -117,13 +118,38 @@ func checkGPUs(ps *problems, at string, g *ohmv1.GPURequest) {
 		ps.add(at+".count", "gpus.count %d is more than the limit of %d", g.Count, maxGPUs)
 	case g.ShareMilli < 0 || g.ShareMilli > resource.MaxShare:
 		ps.add(at+".share", "gpus.share %dm is not between 1m and 1000m", g.ShareMilli)
-	case g.ShareMilli > 0 && g.Count != 1:
+	case (g.ShareMilli > 0 || g.ShareBytes > 0) && g.Count != 1:
 		ps.add(at+".share", "gpus.share goes only with count 1, and count is %d", g.Count)
+	case g.ShareMilli > 0 && g.ShareBytes > 0:
+		ps.add(at+".share", "gpus.share is given twice, as %s and as %s", resource.FormatShare(g.ShareMilli), resource.FormatBytes(g.ShareBytes))
+	}
+	for _, b := range []struct {
+		name  string
+		bytes int64
+	}{{"memory", g.MemoryBytes}, {"share", g.ShareBytes}} {
+		if b.bytes < 0 || b.bytes > resource.MaxBytes {
+			ps.add(at+"."+b.name, "gpus.%s %s is not between 0 and %s", b.name, resource.FormatBytes(b.bytes), resource.FormatBytes(resource.MaxBytes))
+		}
 	}
 	for i, model := range g.Models {
 		if model == "" || len(model) > maxText || !printable(model) {
 			ps.add(fmt.Sprintf("%s.models[%d]", at, i), "gpus.models: %s is not a model's name", quote(model))
 		}
+	}
+}
+
+// deviceNodes are when a task without GPUs may go to nodes that have some.
+func deviceNodes() []string { return []string{"last", "any"} }
+
+func checkDeviceNodes(ps *problems, at string, g *ohmv1.Group, kind string, kindKnown bool) {
+	switch when := g.GetDeviceNodes(); {
+	case when == "":
+	case !slices.Contains(deviceNodes(), when):
+		ps.add(at, "deviceNodes %s %s", quote(when), oneOf(when, deviceNodes()))
+	case g.GetGpus() != nil:
+		ps.add(at, "deviceNodes does not go with gpus; it is about tasks without any")
+	case kindKnown && kind == "system":
+		ps.add(at, "%s", onlyFor("deviceNodes", "service, batch, ml", kind))
 	}
 }
 

@@ -178,9 +178,17 @@ func (r *reader) bytes(at place, node ast.Node) int64 {
 	return n
 }
 
-func (r *reader) share(at place, node ast.Node) int32 {
-	n, _ := quantity(r, at, node, resource.ParseShare)
-	return n
+// share reads thousandths or, with a unit of bytes, an amount of memory.
+func (r *reader) share(at place, node ast.Node, g *ohmv1.GPURequest) {
+	s, ok := r.text(at, node)
+	if !ok {
+		return
+	}
+	if unit := strings.TrimLeft(s, "0123456789."); len(unit) > 0 && strings.ContainsAny(unit[:1], "KMGTkgt") {
+		g.ShareBytes, _ = quantity(r, at, node, resource.ParseBytes)
+		return
+	}
+	g.ShareMilli, _ = quantity(r, at, node, resource.ParseShare)
 }
 
 func (r *reader) duration(at place, node ast.Node) *durationpb.Duration {

@@ -38,6 +38,7 @@ type Candidate struct {
 type GPU struct {
 	ID, Model string
 	Free      int32 // thousandths; none of one that is not healthy
+	Memory    int64 // bytes; 0: not known
 	model     int   // the table's number for Model
 }
 
@@ -71,7 +72,7 @@ func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 			free = min(0, free)
 			c.sick++
 		}
-		c.GPUs = append(c.GPUs, GPU{d.GetId(), d.GetModel(), free, model(d.GetModel())})
+		c.GPUs = append(c.GPUs, GPU{d.GetId(), d.GetModel(), free, d.GetMemoryBytes(), model(d.GetModel())})
 	}
 	if len(n.Holds) > 0 {
 		c.hold(n)

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func wideCell(t *rapid.T) string {
 		fmt.Fprintf(&b, "node n%02d cpu=%d memory=8Gi gpus=%s\n", i, cores, []string{"", "", "", "T4", "T4,V100"}[(i*7+cores)%5])
 	}
 	for j := range 3 {
-		fmt.Fprintf(&b, "job j%d kind=service\ngroup a count=12 cpu=1 memory=1Gi\ngroup b count=4 cpu=2\ngroup c count=3 cpu=1 gpus=1 share=400m\n", j)
+		fmt.Fprintf(&b, "job j%d kind=service\ngroup a count=12 cpu=1 memory=1Gi\ngroup b count=4 cpu=2 devices=any\ngroup c count=3 cpu=1 gpus=1 share=400m\n", j)
 		for i := range rapid.IntRange(0, 2).Draw(t, "live") {
 			fmt.Fprintf(&b, "live j%d/a/%d n%02d\n", j, i, rapid.IntRange(0, 79).Draw(t, "on"))
 		}
@@ -30,7 +31,7 @@ func wideCell(t *rapid.T) string {
 }
 
 // walk is what Choose must find, by the rule alone: of the nodes that are not in flight,
-// fit, and may have another task of the job, the one with fewest tasks of it (no fewer than
+// fit, and may have another task of the job, one without devices where none is asked for, then the one with fewest tasks of it (no fewer than
 // the load's first count as fewer), of those the one with the best score, and of equal
 // ones the first in the circle that begins at the seed.
 func walk(r *Round, q *Request, load *Load) (best int, ok bool) {
@@ -44,13 +45,19 @@ func walk(r *Round, q *Request, load *Load) (best int, ok bool) {
 	score := func(i int) float64 {
 		return t.Scorer.Score(q, t.candidates[i].without(q)) - price(r.home, i)
 	}
+	last := func(i int) int { // a task without devices leaves nodes with some to others
+		if !q.Anywhere && len(t.candidates[i].GPUs) > 0 {
+			return 1
+		}
+		return 0
+	}
 	best = -1
 	for turn := range t.candidates {
 		i := (int(r.seed%uint64(len(t.candidates))) + turn) % len(t.candidates)
 		if t.inFlight[i] || !t.fits(q, &t.candidates[i]) || (load != nil && t.counts[i] > load.last) {
 			continue
 		}
-		if best < 0 || level(i) < level(best) || (level(i) == level(best) && score(i) > score(best)) {
+		if best < 0 || cmp.Or(cmp.Compare(last(i), last(best)), cmp.Compare(level(i), level(best)), cmp.Compare(score(best), score(i))) < 0 {
 			best = i
 		}
 	}

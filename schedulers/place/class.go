@@ -15,11 +15,12 @@ type class struct {
 	demand uint64          // the epoch of the demand that the scores are of
 	home   schedulers.Home // the share that the scores are of
 
-	load    *Load   // the nodes of which are masked while they have too many tasks of its job; nil: none
-	level   int32   // more than so many are too many
-	returns uint64  // the table's, when the level was begun
-	masked  []int32 // at least the candidates that are masked
-	spare   []int32 // memory for masked
+	load    *Load     // the nodes of which are masked while they have too many tasks of its job; nil: none
+	level   [2]int32  // more than so many are too many; of the nodes that come last, the second
+	spent   [2]uint64 // the moves of the load, plus one, up to which no level has more to give
+	returns uint64    // the table's, when the level was begun
+	masked  []int32   // at least the candidates that are masked
+	spare   []int32   // memory for masked
 
 	rigid   rigid  // why nothing gave way
 	rigidIn *Round // in which that was found
@@ -67,7 +68,7 @@ func (t *Table) catchUp(k *class, home schedulers.Home, load *Load) {
 		k.masked, k.spare = k.spare[:0], stale
 		k.load, k.returns = load, t.returns
 		if load != nil {
-			k.level = load.first
+			k.level, k.spent = [2]int32{load.first, load.first}, [2]uint64{}
 		}
 	}
 	scores := k.tree.scores()
@@ -102,8 +103,10 @@ func (t *Table) catchUp(k *class, home schedulers.Home, load *Load) {
 		k.tree.set(int(i), t.value(k, int(i)))
 	}
 	if other && load != nil {
-		for _, i := range load.nodes {
-			k.tree.set(int(i), t.value(k, int(i)))
+		for _, nodes := range load.nodes {
+			for _, i := range nodes {
+				k.tree.set(int(i), t.value(k, int(i)))
+			}
 		}
 	}
 }
@@ -114,7 +117,7 @@ func (t *Table) value(k *class, i int) float64 {
 	if t.inFlight[i] {
 		return unfit
 	}
-	if k.load != nil && t.counts[i] > k.level {
+	if k.load != nil && t.counts[i] > k.levelOf(&t.candidates[i]) {
 		k.masked = append(k.masked, int32(i))
 		return unfit
 	}
@@ -126,7 +129,11 @@ func (t *Table) value(k *class, i int) float64 {
 
 // score is what a candidate that fits is worth.
 func (t *Table) score(k *class, i int) float64 {
-	score := t.Scorer.Score(k.Request, t.candidates[i].without(k.Request)) - price(k.home, i)
+	c := t.candidates[i].without(k.Request)
+	score := t.Scorer.Score(k.Request, c) - price(k.home, i)
+	if k.comesLast(c) {
+		score -= lastPrice
+	}
 	if math.IsNaN(score) {
 		return unfit
 	}
@@ -140,30 +147,4 @@ func (t *Table) fits(r *Request, c *Candidate) bool {
 		}
 	}
 	return true
-}
-
-// best is the best node for a class that has caught up; of equal ones the first from the
-// given one on, all in a circle. Where nodes are masked and no other will do, the level
-// rises to the next at which one does.
-func (t *Table) best(k *class, from int) (node int, ok bool) {
-	for {
-		if node, ok = k.tree.best(from); ok || k.load == nil {
-			return node, ok
-		}
-		next := k.load.last + 1
-		for _, i := range k.load.nodes {
-			if n := t.counts[i]; n > k.level {
-				next = min(next, n)
-			}
-		}
-		if next > k.load.last {
-			return 0, false
-		}
-		k.level = next
-		for _, i := range k.load.nodes {
-			if t.counts[i] == next {
-				k.tree.set(int(i), t.value(k, int(i)))
-			}
-		}
-	}
 }

@@ -88,6 +88,9 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 				continue
 			}
 			score := r.t.Scorer.Score(q, e.view.without(q)) - price(r.home, i)
+			if q.comesLast(&e.view) {
+				score -= lastPrice
+			}
 			if best == nil || cmp.Or(cmp.Compare(e.highest, best.highest), cmp.Compare(len(e.victims), len(best.victims)),
 				cmp.Compare(e.work, best.work), cmp.Compare(bestScore, score)) < 0 {
 				best, bestScore = e, score

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/constraint"
@@ -97,19 +96,16 @@ func freeOf(q *Request, c *Candidate, dimension string) int64 {
 	case "disk":
 		return max(0, c.FreeDisk)
 	case "gpus":
-		devices, largest := int64(0), int64(0)
-		for _, g := range c.GPUs {
-			if q.allows(g.Model) {
-				largest = max(largest, int64(g.Free))
-				if g.Free >= q.Share {
-					devices++
-				}
+		if q.Share == wholeGPU && q.ShareBytes == 0 {
+			return int64(freeDevices(q, c))
+		}
+		largest := int64(0)
+		for i := range c.GPUs {
+			if q.on(&c.GPUs[i]) != never {
+				largest = max(largest, int64(c.GPUs[i].Free))
 			}
 		}
-		if q.Share < wholeGPU {
-			return largest
-		}
-		return devices
+		return largest
 	}
 	return 0
 }
@@ -156,22 +152,5 @@ func (t *Table) detail(q *Request, w refusal) string {
 		free, wanted := resource.RoundPair(w.free, q.DiskBytes)
 		return fmt.Sprintf("largest free: %s of %s on node %s", free, wanted, node)
 	}
-	models := ""
-	if len(q.Models) > 0 {
-		models = " (" + strings.Join(q.Models, " or ") + ")"
-	}
-	if q.Share < wholeGPU {
-		return fmt.Sprintf("largest free: %s of %s of one GPU%s on node %s", resource.FormatShare(int32(w.free)), resource.FormatShare(q.Share), models, node) + sick(c)
-	}
-	return fmt.Sprintf("most free: %d of %d whole GPUs%s on node %s%s", w.free, q.GPUs, models, node, sick(c))
-}
-
-// sick says of a candidate's GPUs why they take nothing, of the first one that does not.
-func sick(c *Candidate) string {
-	for _, d := range c.Node.Facts.GetGpus() {
-		if d.GetHealth() != cellstate.DeviceHealthy {
-			return fmt.Sprintf("; %d of %d not usable, such as %s: %s", c.sick, len(c.GPUs), d.GetId(), cellstate.HealthText(d))
-		}
-	}
-	return ""
+	return deviceDetail(q, c, w.free)
 }

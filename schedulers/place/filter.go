@@ -88,17 +88,21 @@ func (Resources) Check(r *Request, c *Candidate) (string, bool) {
 // short: nothing always fits, also where a node is over-committed; less than nothing never.
 func short(want, free int64) bool { return want != 0 && (want < 0 || want > free) }
 
-// Devices wants enough GPUs of an allowed model with the share free.
+// Devices wants enough GPUs of an allowed model, where it matters of one, with the memory
+// and with the share free.
 type Devices struct{}
 
 func (Devices) Name() string { return string(cellstate.ReasonResources) }
 func (Devices) Check(r *Request, c *Candidate) (string, bool) {
+	if r.SameModel {
+		return "gpus", freeDevices(r, c) >= r.GPUs
+	}
 	free := 0
 	for i := range c.GPUs {
 		if free == r.GPUs {
 			break
 		}
-		if c.GPUs[i].Free >= r.Share && r.allows(c.GPUs[i].Model) {
+		if r.takes(&c.GPUs[i]) {
 			free++
 		}
 	}

@@ -5,14 +5,15 @@ import (
 )
 
 // devices picks the devices of c that a task of r gets, as indexes into c.GPUs appended
-// to into: of the allowed models, the fullest GPU that still has the share free, the
-// first of equals; whole GPUs are free ones. nil if there are too few.
+// to into: of those that will do, the fullest GPU that still has the share free, the
+// first of equals; whole GPUs are free ones, of one model the first ones of the model with
+// the fewest that are enough. nil if there are too few.
 func devices(r *Request, c *Candidate, into []int) []int {
 	if r.GPUs == 1 {
 		best := -1
 		for i := range c.GPUs {
 			g := &c.GPUs[i]
-			if g.Free >= r.Share && (best < 0 || g.Free < c.GPUs[best].Free) && r.allows(g.Model) {
+			if (best < 0 || g.Free < c.GPUs[best].Free) && r.takes(g) {
 				best = i
 			}
 		}
@@ -21,11 +22,17 @@ func devices(r *Request, c *Candidate, into []int) []int {
 		}
 		return append(into, best)
 	}
+	model := -1
+	if r.SameModel {
+		if model = oneModel(r, c); model < 0 {
+			return nil
+		}
+	}
 	for i := range c.GPUs {
 		if len(into) == r.GPUs {
 			break
 		}
-		if c.GPUs[i].Free >= r.Share && r.allows(c.GPUs[i].Model) {
+		if r.takes(&c.GPUs[i]) && (model < 0 || c.GPUs[i].model == model) {
 			into = append(into, i)
 		}
 	}
@@ -35,11 +42,62 @@ func devices(r *Request, c *Candidate, into []int) []int {
 	return into
 }
 
+// oneModel is the number of the model with the fewest devices that are enough; below 0
+// where none has enough.
+func oneModel(r *Request, c *Candidate) int {
+	best, fewest := -1, 0
+	for i := range c.GPUs {
+		if n := ofModel(r, c, c.GPUs[i].model); n >= r.GPUs && (best < 0 || n < fewest) {
+			best, fewest = c.GPUs[i].model, n
+		}
+	}
+	return best
+}
+
+// ofModel counts the devices of a model that would do now.
+func ofModel(r *Request, c *Candidate, model int) (n int) {
+	for i := range c.GPUs {
+		if c.GPUs[i].model == model && r.takes(&c.GPUs[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// freeDevices counts those of c that would do together now.
+func freeDevices(r *Request, c *Candidate) (most int) {
+	for i := range c.GPUs {
+		switch {
+		case r.SameModel:
+			most = max(most, ofModel(r, c, c.GPUs[i].model))
+		case r.takes(&c.GPUs[i]):
+			most++
+		}
+	}
+	return most
+}
+
 // shares are the devices as a claim carries them.
 func shares(r *Request, c *Candidate) []*ohmv1.DeviceShare {
 	var gpus []*ohmv1.DeviceShare
 	for _, i := range devices(r, c, make([]int, 0, r.GPUs)) {
-		gpus = append(gpus, &ohmv1.DeviceShare{Id: c.GPUs[i].ID, Milli: r.Share})
+		gpus = append(gpus, &ohmv1.DeviceShare{Id: c.GPUs[i].ID, Milli: r.on(&c.GPUs[i])})
 	}
 	return gpus
+}
+
+// typical makes Share of a share by memory what it is on the first device that will do:
+// the demand is weighed by it, and nothing else.
+func (t *Table) typical(r *Request) {
+	if r.ShareBytes == 0 {
+		return
+	}
+	for i := range t.candidates {
+		for k := range t.candidates[i].GPUs {
+			if milli := r.on(&t.candidates[i].GPUs[k]); milli <= wholeGPU {
+				r.Share = milli
+				return
+			}
+		}
+	}
 }

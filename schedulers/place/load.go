@@ -11,7 +11,8 @@ import (
 type Load struct {
 	t     *Table
 	job   *cellstate.Job
-	nodes []int32 // at least those with a task
+	nodes [2][]int32 // at least those with a task; the second are those that have devices
+	moved [2]uint64  // counts the changes of their counts
 	// Nodes with no more than first tasks are taken before any other; those with more one
 	// after the other up to last, as long as they do not fit.
 	first, last int32
@@ -38,7 +39,7 @@ func (r *Round) newLoad(w schedulers.Work, first, last int32) *Load {
 			l.count(i, 1)
 		}
 	}
-	if len(l.nodes) == 0 && len(w.Needs) < 2 {
+	if len(l.nodes[0])+len(l.nodes[1]) == 0 && len(w.Needs) < 2 {
 		return nil
 	}
 	r.load = l
@@ -47,8 +48,13 @@ func (r *Round) newLoad(w schedulers.Work, first, last int32) *Load {
 
 // count adds tasks to a node.
 func (l *Load) count(i int, tasks int32) {
+	of := 0
+	if len(l.t.candidates[i].GPUs) > 0 {
+		of = 1
+	}
+	l.moved[of]++
 	if l.t.counts[i] == 0 {
-		l.nodes = append(l.nodes, int32(i))
+		l.nodes[of] = append(l.nodes[of], int32(i))
 	}
 	l.t.counts[i] += tasks
 }
@@ -58,8 +64,10 @@ func (r *Round) unload() {
 	if r.load == nil {
 		return
 	}
-	for _, i := range r.load.nodes {
-		r.t.counts[i] = 0
+	for _, nodes := range r.load.nodes {
+		for _, i := range nodes {
+			r.t.counts[i] = 0
+		}
 	}
 	r.load, r.bans = nil, bans{}
 }

@@ -55,12 +55,13 @@ func (r *Round) Options(q *Request, most int, all bool) []Option {
 func choices(q *Request, c *Candidate, most int) (all [][]*ohmv1.DeviceShare) {
 	var fit []*GPU
 	for i := range c.GPUs {
-		if g := &c.GPUs[i]; g.Free >= q.Share && q.allows(g.Model) {
+		if g := &c.GPUs[i]; q.takes(g) {
 			fit = append(fit, g)
 		}
 	}
 	slices.SortStableFunc(fit, func(a, b *GPU) int { return cmp.Compare(a.Free, b.Free) })
 	var chosen []*ohmv1.DeviceShare
+	model := 0 // of those chosen
 	var next func(from int)
 	next = func(from int) {
 		if len(chosen) == q.GPUs {
@@ -68,11 +69,17 @@ func choices(q *Request, c *Candidate, most int) (all [][]*ohmv1.DeviceShare) {
 			return
 		}
 		for i := from; i < len(fit) && len(all) < most; i++ {
-			alike := func(g *GPU) bool { return g.Model == fit[i].Model && g.Free == fit[i].Free }
+			alike := func(g *GPU) bool {
+				return g.model == fit[i].model && g.Free == fit[i].Free && g.Memory == fit[i].Memory
+			}
 			if slices.ContainsFunc(fit[from:i], alike) {
 				continue // to leave one out and take its like is the same choice
 			}
-			chosen = append(chosen, &ohmv1.DeviceShare{Id: fit[i].ID, Milli: q.Share})
+			if q.SameModel && len(chosen) > 0 && fit[i].model != model {
+				continue
+			}
+			model = fit[i].model
+			chosen = append(chosen, &ohmv1.DeviceShare{Id: fit[i].ID, Milli: q.on(fit[i])})
 			next(i + 1)
 			chosen = chosen[:len(chosen)-1]
 		}

@@ -2,6 +2,7 @@ package place
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -20,8 +21,15 @@ type Request struct {
 	CPUMilli, MemoryBytes, DiskBytes int64
 
 	GPUs   int      // devices
-	Share  int32    // thousandths of each device: 1000, or less of one
+	Share  int32    // thousandths of each device: 1000, or less of one; of a share by memory, on a device of the table
 	Models []string // any of these; empty: any model
+
+	SameModel  bool  // of all devices
+	Memory     int64 // bytes that a device must have
+	ShareBytes int64 // of a device's memory, in place of Share; 0: none
+
+	// Anywhere: a task without devices need not leave nodes that have some to others.
+	Anywhere bool
 
 	Ports       []*ohmv1.Port        // number 0: dynamic
 	Busy        []reconcile.BusyPort // not to be chosen
@@ -38,6 +46,7 @@ type Request struct {
 	rules []ruling
 	round *Round
 
+	gpus  *ohmv1.GPURequest
 	class string
 }
 
@@ -48,8 +57,9 @@ func NewRequest(job *cellstate.Job, g *ohmv1.Group, busy []reconcile.BusyPort) *
 	r := &Request{
 		CPUMilli: res.GetCpuMilli(), MemoryBytes: res.GetMemoryBytes(), DiskBytes: res.GetDiskBytes(),
 		GPUs: int(gpus.GetCount()), Share: wholeGPU, Models: gpus.GetModels(),
+		SameModel: gpus.GetSameModel() && gpus.GetCount() > 1, Memory: gpus.GetMemoryBytes(), ShareBytes: gpus.GetShareBytes(),
 		Constraints: g.GetConstraints(), Needs: ability.OfGroup(g), Precedence: int(job.Record.GetSpec().GetPrecedence()),
-		Ports: g.GetPorts(),
+		Ports: g.GetPorts(), gpus: gpus, Anywhere: gpus.GetCount() > 0 || g.GetDeviceNodes() == cellstate.DeviceNodesAny,
 	}
 	if len(r.Ports) > 0 {
 		r.Busy = busy
@@ -70,6 +80,16 @@ func (r *Request) describe() string {
 	}
 	for _, m := range r.Models {
 		b = strconv.AppendQuote(b, m)
+	}
+	if !r.Anywhere {
+		b = append(b, " l"...)
+	}
+	if r.SameModel {
+		b = append(b, " s"...)
+	}
+	if r.Memory > 0 || r.ShareBytes > 0 {
+		b = strconv.AppendInt(append(b, " m"...), r.Memory, 36)
+		b = strconv.AppendInt(append(b, ' '), r.ShareBytes, 36)
 	}
 	for _, c := range r.Constraints {
 		b = append(b, ' ')
@@ -98,6 +118,24 @@ func (r *Request) Size(o *Request) int {
 
 // Same says whether two requests are of one class.
 func (r *Request) Same(o *Request) bool { return r.class == o.class }
+
+// on is what a task gets of a device, in thousandths; never where the device will not do.
+// It must agree with cellstate.ShareOn.
+func (r *Request) on(g *GPU) int32 {
+	switch {
+	case g.Memory < r.Memory || !r.allows(g.Model):
+		return never
+	case r.ShareBytes > 0:
+		return cellstate.MemoryShare(g.Memory, r.ShareBytes)
+	}
+	return r.Share
+}
+
+// never is more of a device than there is.
+const never = math.MaxInt32
+
+// takes says whether a task finds its part of a device free.
+func (r *Request) takes(g *GPU) bool { return g.Free > 0 && g.Free >= r.on(g) }
 
 // allows says whether a device of that model will do.
 func (r *Request) allows(model string) bool {

@@ -120,6 +120,7 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 	q := r.requests[key]
 	if q == nil {
 		q = NewRequest(job, g, r.busy[job])
+		r.t.typical(q)
 		r.t.reserve(q, job)
 		q.rules, q.round = r.rulings(job, g), r
 		r.requests[key] = q

@@ -67,6 +67,9 @@ func (w *tour) look(from, end int) {
 				continue
 			}
 		}
+		if isLast(score) {
+			count += comesLast
+		}
 		if price < w.price || count < w.count || count == w.count && score > w.score {
 			w.best, w.price, w.count, w.score = i, price, count, score
 		}
@@ -85,6 +88,9 @@ func (w *tour) add(price int32, i int) (int32, bool) {
 	}
 	return price, true
 }
+
+// comesLast is what a node that comes last counts, beside the tasks of the job.
+const comesLast = 1 << 28
 
 // banned is what a node counts, as tasks of the job, that a rule keeps tasks off.
 const banned = 1 << 29

@@ -60,15 +60,16 @@ func (s *LeastStranded) Score(r *Request, c *Candidate) float64 {
 		return score + gain - s.starved(all, cpu, memory)
 	}
 	var few [8]int
-	picked := devices(r, c, few[:0])
+	picked, share := devices(r, c, few[:0]), r.Share
 	for _, i := range picked {
-		score -= s.demand.prices[c.GPUs[i].model] * float64(r.Share)
+		share = r.on(&c.GPUs[i]) // the same of each
+		score -= s.demand.prices[c.GPUs[i].model] * float64(share)
 	}
 	if c.brokenEpoch != s.demand.epoch {
 		c.broken, c.brokenEpoch = s.broken(c, nil, 0), s.demand.epoch
 	}
-	gain += c.broken - s.broken(c, picked, r.Share)
-	return score + gain - s.starved(all-int64(r.GPUs)*int64(r.Share), cpu, memory)
+	gain += c.broken - s.broken(c, picked, share)
+	return score + gain - s.starved(all-int64(r.GPUs)*int64(share), cpu, memory)
 }
 
 func part(free, of int64) float64 {

@@ -78,7 +78,7 @@ func differing(was, is *ohmv1.Group) (fields []string) {
 // are placed, or for how long a start is tried: no process knows.
 func aroundTasks(field protoreflect.Name) bool {
 	switch field {
-	case "count", "constraints", "affinity", "anti_affinity", "distinct", "spread", "start_deadline":
+	case "count", "constraints", "affinity", "anti_affinity", "distinct", "spread", "device_nodes", "start_deadline":
 		return true
 	}
 	return false

@@ -41,11 +41,12 @@ func TestReaches(t *testing.T) {
 		"constraints":   func(g *ohmv1.Group) { g.Constraints = []*ohmv1.Constraint{{Key: "zone"}} },
 		"affinity":      func(g *ohmv1.Group) { g.Affinity = []*ohmv1.Affinity{{Within: "zone"}} },
 		"antiAffinity":  func(g *ohmv1.Group) { g.AntiAffinity = []*ohmv1.Affinity{{Within: "zone"}} },
+		"deviceNodes":   func(g *ohmv1.Group) { g.DeviceNodes = "any" },
 		"distinct":      func(g *ohmv1.Group) { g.Distinct = "zone" },
 		"spread":        func(g *ohmv1.Group) { g.Spread = &ohmv1.Spread{Over: "zone"} },
 		"startDeadline": func(g *ohmv1.Group) { g.StartDeadline = durationpb.New(1) },
 	}
-	none := []string{"affinity", "antiAffinity", "constraints", "count", "distinct", "spread", "startDeadline"}
+	none := []string{"affinity", "antiAffinity", "constraints", "count", "deviceNodes", "distinct", "spread", "startDeadline"}
 	fields := (&ohmv1.Group{}).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if name := fields.Get(i).JSONName(); name != "name" && changes[name] == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
@@ -227,27 +228,24 @@ func checkFit(in schedulers.Input, out schedulers.Proposal) error {
 		if !proto.Equal(c.Resources, group.GetResources()) {
 			return fmt.Errorf("C4: %v claims %v, its group asks for %v", c.Slot, c.Resources, group.GetResources())
 		}
-		if err := checkDevices(in.Snapshot.Node(c.Node), c, group.GetGpus().GetCount(), group.GetGpus().GetShareMilli(), group.GetGpus().GetModels()); err != nil {
+		if err := checkDevices(in.Snapshot.Node(c.Node), c, group.GetGpus()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkDevices(n *cellstate.Node, c cellstate.Claim, count, share int32, models []string) error {
-	if share == 0 {
-		share = 1000
-	}
-	if len(c.GPUs) != int(count) {
-		return fmt.Errorf("C4: %v claims %d GPUs, its group asks for %d", c.Slot, len(c.GPUs), count)
+func checkDevices(n *cellstate.Node, c cellstate.Claim, want *ohmv1.GPURequest) error {
+	if len(c.GPUs) != int(want.GetCount()) {
+		return fmt.Errorf("C4: %v claims %d GPUs, its group asks for %d", c.Slot, len(c.GPUs), want.GetCount())
 	}
 	for _, g := range c.GPUs {
-		if g.GetMilli() != share {
-			return fmt.Errorf("C4: %v claims %dm of a GPU, its group asks for %dm", c.Slot, g.GetMilli(), share)
-		}
 		for _, d := range n.Facts.GetGpus() {
-			if d.GetId() == g.GetId() && len(models) > 0 && !slices.Contains(models, d.GetModel()) {
-				return fmt.Errorf("C4: %v claims a %s, its group asks for %v", c.Slot, d.GetModel(), models)
+			if d.GetId() != g.GetId() {
+				continue
+			}
+			if milli, why := cellstate.ShareOn(d, want); why != "" || g.GetMilli() != milli {
+				return fmt.Errorf("C4: %v claims %dm of a %s, its group asks for %v", c.Slot, g.GetMilli(), d.GetModel(), want)
 			}
 		}
 	}

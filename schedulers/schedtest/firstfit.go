@@ -112,16 +112,9 @@ func firstFit(in schedulers.Input, nodes []*cellstate.Node, trial *cellstate.Txn
 	return cellstate.Claim{}, awaits, reasons
 }
 
-// pickGPUs are the first GPUs with room beside what is claimed already; fewer than
-// wanted where there are not enough.
-func pickGPUs(n *cellstate.Node, trial *cellstate.Txn, want *ohmv1.GPURequest) (out []*ohmv1.DeviceShare) {
-	if want == nil {
-		return nil
-	}
-	milli := want.GetShareMilli()
-	if milli == 0 {
-		milli = 1000
-	}
+// pickGPUs are GPUs with room beside what is claimed already; fewer than wanted where
+// there are not enough.
+func pickGPUs(n *cellstate.Node, trial *cellstate.Txn, want *ohmv1.GPURequest) []*ohmv1.DeviceShare {
 	used := map[string]int32{}
 	for _, c := range trial.Claims {
 		if c.Node == n.Name {
@@ -130,13 +123,8 @@ func pickGPUs(n *cellstate.Node, trial *cellstate.Txn, want *ohmv1.GPURequest) (
 			}
 		}
 	}
-	for _, d := range n.Facts.GetGpus() {
-		fits := used[d.GetId()]+n.Used().GPUs[d.GetId()]+milli <= 1000
-		if fits && len(out) < int(want.GetCount()) && (len(want.GetModels()) == 0 || slices.Contains(want.GetModels(), d.GetModel())) {
-			out = append(out, &ohmv1.DeviceShare{Id: d.GetId(), Milli: milli})
-		}
-	}
-	return out
+	chosen, _ := cellstate.ChooseDevices(n.Facts, want, func(id string) int32 { return 1000 - used[id] - n.Used().GPUs[id] })
+	return chosen
 }
 
 // refuse adds a slot to its group's explanation.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (s Source) Devices(ctx context.Context) ([]device.Device, error) {
 	if s.SMI == "" {
 		return named(edits), nil
 	}
-	command := exec.CommandContext(ctx, s.SMI, "--query-gpu=uuid,name,pci.bus_id,index", "--format=csv,noheader")
+	command := exec.CommandContext(ctx, s.SMI, "--query-gpu=uuid,name,pci.bus_id,index,memory.total", "--format=csv,noheader")
 	command.WaitDelay = time.Second
 	out, err := command.Output()
 	if err != nil {
@@ -76,7 +77,7 @@ func (s Source) Devices(ctx context.Context) ([]device.Device, error) {
 	}
 	var devices []device.Device
 	for _, c := range cards {
-		d := device.Device{ID: c.uuid, Model: c.model, Faults: faults[c.bus], Edits: usual(c)}
+		d := device.Device{ID: c.uuid, Model: c.model, Memory: c.memory, Faults: faults[c.bus], Edits: usual(c)}
 		for _, name := range []string{c.uuid, c.index} {
 			if e, known := edits[name]; known {
 				d.Edits = e
@@ -89,11 +90,14 @@ func (s Source) Devices(ctx context.Context) ([]device.Device, error) {
 }
 
 // card is a line of nvidia-smi.
-type card struct{ uuid, model, bus, index string }
+type card struct {
+	uuid, model, bus, index string
+	memory                  int64 // bytes; 0: it does not say
+}
 
 func parseCards(out []byte) ([]card, error) {
 	r := csv.NewReader(bytes.NewReader(out))
-	r.TrimLeadingSpace, r.FieldsPerRecord = true, 4
+	r.TrimLeadingSpace, r.FieldsPerRecord = true, 5
 	lines, err := r.ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi: %w", err)
@@ -104,9 +108,19 @@ func parseCards(out []byte) ([]card, error) {
 		if err != nil || f[0] == "" {
 			return nil, fmt.Errorf("nvidia-smi: %q is no card", strings.Join(f, ", "))
 		}
-		cards = append(cards, card{uuid: f[0], model: strings.ReplaceAll(f[1], " ", "-"), bus: bus, index: f[3]})
+		cards = append(cards, card{uuid: f[0], model: strings.ReplaceAll(f[1], " ", "-"), bus: bus, index: f[3], memory: memoryOf(f[4])})
 	}
 	return cards, nil
+}
+
+// memoryOf reads "16384 MiB".
+func memoryOf(text string) int64 {
+	number, unit, _ := strings.Cut(text, " ")
+	n, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || unit != "MiB" || n < 0 {
+		return 0
+	}
+	return n << 20
 }
 
 // usual is what a task needs of a card of which no CDI file speaks.

@@ -33,7 +33,7 @@ func tools(t *testing.T, says string, exit int, cdi string) Source {
 	return s
 }
 
-const cards = first + ", Tesla T4, 00000000:3B:00.0, 0\n" + second + ", NVIDIA A100-SXM4-80GB, 00000000:AF:00.0, 1\n"
+const cards = first + ", Tesla T4, 00000000:3B:00.0, 0, 15360 MiB\n" + second + ", NVIDIA A100-SXM4-80GB, 00000000:AF:00.0, 1, [N/A]\n"
 
 const cdi = `cdiVersion: "0.6.0"
 kind: nvidia.com/gpu
@@ -55,7 +55,7 @@ func TestDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []device.Device{
-		{ID: first, Model: "Tesla-T4", Edits: device.Edits{
+		{ID: first, Model: "Tesla-T4", Memory: 15 << 30, Edits: device.Edits{
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"}, Nodes: []string{"/dev/nvidiactl", "/dev/nvidia0"}, Mounts: []string{"/usr/lib/libcuda.so.1"},
 		}},
 		{ID: second, Model: "NVIDIA-A100-SXM4-80GB", Edits: device.Edits{
@@ -78,7 +78,7 @@ func TestBroken(t *testing.T) {
 	}{
 		"no driver":         {tools(t, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\nmore\n", 9, cdi), "exit status 9: NVIDIA-SMI has failed"},
 		"another format":    {tools(t, "No devices were found\n", 0, cdi), "nvidia-smi"},
-		"no bus":            {tools(t, first+", T4, here, 0\n", 0, cdi), "is no card"},
+		"no bus":            {tools(t, first+", T4, here, 0, 1 MiB\n", 0, cdi), "is no card"},
 		"CDI":               {tools(t, cards, 0, "kind: [x"), "gpu.yaml"},
 		"CDI, another path": {tools(t, cards, 0, strings.Replace(cdi, "hostPath: /dev/nvidia0", "hostPath: /dev/nvidia7", 1)), "would appear as"},
 	} {

@@ -34,7 +34,7 @@ type Runtime struct {
 	// RegistryAuth is a file with credentials for registries of images.
 	RegistryAuth registry.Auth
 
-	// GPUs are the node's, id=model each; or where they are found while the agent runs:
+	// GPUs are the node's, id=model or id=model@memory each; or where they are found while the agent runs:
 	// nvidia, file:PATH, none. Nothing: nvidia's, where there are any.
 	GPUs     []string
 	GPUCodes []string // what faults mean, code=ignore, code=bad or code=lost each

@@ -366,8 +366,9 @@ type GPUView struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	UsedMilli     int32                  `protobuf:"varint,3,opt,name=used_milli,json=usedMilli,proto3" json:"used_milli,omitempty"`
-	Health        string                 `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"` // Healthy | NotReady | Bad | Lost
-	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`       // where it is not Healthy
+	Health        string                 `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`                                // Healthy | NotReady | Bad | Lost
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`                                      // where it is not Healthy
+	MemoryBytes   int64                  `protobuf:"varint,90,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -435,6 +436,13 @@ func (x *GPUView) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *GPUView) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
 }
 
 type SetIntentRequest struct {
@@ -1807,14 +1815,15 @@ const file_ohm_v1_nodes_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9b\x01\n" +
 	"\aGPUView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
 	"used_milli\x18\x03 \x01(\x05R\tusedMilli\x12\x16\n" +
 	"\x06health\x18\x04 \x01(\tR\x06health\x12\x10\n" +
-	"\x03why\x18\x05 \x01(\tR\x03why\"\xfd\x02\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12!\n" +
+	"\fmemory_bytes\x18Z \x01(\x03R\vmemoryBytes\"\xfd\x02\n" +
 	"\x10SetIntentRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x19\n" +
 	"\x05drain\x18\x02 \x01(\bH\x00R\x05drain\x88\x01\x01\x12#\n" +

@@ -327,7 +327,8 @@ type Device struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // unique on its node
 	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	Health        DeviceHealth           `protobuf:"varint,3,opt,name=health,proto3,enum=ohm.v1.DeviceHealth" json:"health,omitempty"`
-	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"` // where it is not healthy: a code and what it means, for people
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`                                      // where it is not healthy: a code and what it means, for people
+	MemoryBytes   int64                  `protobuf:"varint,90,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -390,6 +391,13 @@ func (x *Device) GetWhy() string {
 	return ""
 }
 
+func (x *Device) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
 // DeviceShare is a part of one GPU: 1 to 1000 thousandths; 1000 is the whole.
 type DeviceShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -450,6 +458,9 @@ type GPURequest struct {
 	Count         int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	Models        []string               `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty"` // any of these; empty: any model
 	ShareMilli    int32                  `protobuf:"varint,3,opt,name=share_milli,json=shareMilli,proto3" json:"share_milli,omitempty"`
+	SameModel     bool                   `protobuf:"varint,90,opt,name=same_model,json=sameModel,proto3" json:"same_model,omitempty"`       // all of a task's devices are of one model
+	MemoryBytes   int64                  `protobuf:"varint,91,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // that each device has at least
+	ShareBytes    int64                  `protobuf:"varint,92,opt,name=share_bytes,json=shareBytes,proto3" json:"share_bytes,omitempty"`    // in place of share_milli: the share is this part of the device's memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -501,6 +512,27 @@ func (x *GPURequest) GetModels() []string {
 func (x *GPURequest) GetShareMilli() int32 {
 	if x != nil {
 		return x.ShareMilli
+	}
+	return 0
+}
+
+func (x *GPURequest) GetSameModel() bool {
+	if x != nil {
+		return x.SameModel
+	}
+	return false
+}
+
+func (x *GPURequest) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *GPURequest) GetShareBytes() int64 {
+	if x != nil {
+		return x.ShareBytes
 	}
 	return 0
 }
@@ -947,12 +979,15 @@ type Group struct {
 	Ports         []*Port                `protobuf:"bytes,20,rep,name=ports,proto3" json:"ports,omitempty"`                                      // sorted by name; number 0: a dynamic one, which the scheduler chooses
 	// network is host, or own: the task has a network of its own, of which only its ports
 	// are reached from outside. Empty: host.
-	Network       string      `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
-	Health        *Health     `protobuf:"bytes,22,opt,name=health,proto3" json:"health,omitempty"`
-	Affinity      []*Affinity `protobuf:"bytes,30,rep,name=affinity,proto3" json:"affinity,omitempty"`                             // each wants such a task near
-	AntiAffinity  []*Affinity `protobuf:"bytes,31,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"` // each wants no such task near
-	Distinct      string      `protobuf:"bytes,32,opt,name=distinct,proto3" json:"distinct,omitempty"`                             // a label or attribute: no two tasks of the group where it is the same
-	Spread        *Spread     `protobuf:"bytes,33,opt,name=spread,proto3" json:"spread,omitempty"`
+	Network      string      `protobuf:"bytes,21,opt,name=network,proto3" json:"network,omitempty"`
+	Health       *Health     `protobuf:"bytes,22,opt,name=health,proto3" json:"health,omitempty"`
+	Affinity     []*Affinity `protobuf:"bytes,30,rep,name=affinity,proto3" json:"affinity,omitempty"`                             // each wants such a task near
+	AntiAffinity []*Affinity `protobuf:"bytes,31,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"` // each wants no such task near
+	Distinct     string      `protobuf:"bytes,32,opt,name=distinct,proto3" json:"distinct,omitempty"`                             // a label or attribute: no two tasks of the group where it is the same
+	Spread       *Spread     `protobuf:"bytes,33,opt,name=spread,proto3" json:"spread,omitempty"`
+	// device_nodes is when tasks that ask for no device may go to a node that has some:
+	// last, where no other node will do, or any. Empty: last.
+	DeviceNodes   string `protobuf:"bytes,91,opt,name=device_nodes,json=deviceNodes,proto3" json:"device_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1118,6 +1153,13 @@ func (x *Group) GetSpread() *Spread {
 		return x.Spread
 	}
 	return nil
+}
+
+func (x *Group) GetDeviceNodes() string {
+	if x != nil {
+		return x.DeviceNodes
+	}
+	return ""
 }
 
 // Selector names tasks of the rule's own namespace, those of one job or of all that have
@@ -4652,21 +4694,27 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x01 \x01(\x03R\bcpuMilli\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1d\n" +
 	"\n" +
-	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\"n\n" +
+	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\"\x91\x01\n" +
 	"\x06Device\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12,\n" +
 	"\x06health\x18\x03 \x01(\x0e2\x14.ohm.v1.DeviceHealthR\x06health\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"3\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12!\n" +
+	"\fmemory_bytes\x18Z \x01(\x03R\vmemoryBytes\"3\n" +
 	"\vDeviceShare\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05milli\x18\x02 \x01(\x05R\x05milli\"[\n" +
+	"\x05milli\x18\x02 \x01(\x05R\x05milli\"\xbe\x01\n" +
 	"\n" +
 	"GPURequest\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\x12\x1f\n" +
 	"\vshare_milli\x18\x03 \x01(\x05R\n" +
-	"shareMilli\"2\n" +
+	"shareMilli\x12\x1d\n" +
+	"\n" +
+	"same_model\x18Z \x01(\bR\tsameModel\x12!\n" +
+	"\fmemory_bytes\x18[ \x01(\x03R\vmemoryBytes\x12\x1f\n" +
+	"\vshare_bytes\x18\\ \x01(\x03R\n" +
+	"shareBytes\"2\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\"5\n" +
@@ -4702,7 +4750,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03box\x18\x05 \x01(\v2\v.ohm.v1.BoxR\x03box\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x97\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\x06\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -4725,7 +4773,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\baffinity\x18\x1e \x03(\v2\x10.ohm.v1.AffinityR\baffinity\x125\n" +
 	"\ranti_affinity\x18\x1f \x03(\v2\x10.ohm.v1.AffinityR\fantiAffinity\x12\x1a\n" +
 	"\bdistinct\x18  \x01(\tR\bdistinct\x12&\n" +
-	"\x06spread\x18! \x01(\v2\x0e.ohm.v1.SpreadR\x06spread\x1a6\n" +
+	"\x06spread\x18! \x01(\v2\x0e.ohm.v1.SpreadR\x06spread\x12!\n" +
+	"\fdevice_nodes\x18[ \x01(\tR\vdeviceNodes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x01\n" +

@@ -116,7 +116,12 @@ func (r *reader) line(words []string) {
 func (r *reader) node(name string, set settings) {
 	n := &ohmv1.Node{Name: name, Capacity: r.resources(set), Attributes: map[string]string{}}
 	for i, model := range strings.FieldsFunc(set["gpus"], func(c rune) bool { return c == ',' }) {
-		n.Gpus = append(n.Gpus, &ohmv1.Device{Id: strconv.Itoa(i), Model: model})
+		d := &ohmv1.Device{Id: strconv.Itoa(i)}
+		d.Model, model, _ = strings.Cut(model, "@")
+		if model != "" {
+			d.MemoryBytes = r.bytes(model)
+		}
+		n.Gpus = append(n.Gpus, d)
 	}
 	key := cellstate.NodeName(name)
 	intent := &ohmv1.Intent{Node: name}
@@ -157,6 +162,14 @@ func (r *reader) group(name string, set settings) *ohmv1.Group {
 			milli, err := resource.ParseShare(v)
 			r.check(err)
 			g.Gpus.ShareMilli = milli
+		case "samemodel":
+			g.Gpus.SameModel = true
+		case "gpumemory":
+			g.Gpus.MemoryBytes = r.bytes(v)
+		case "sharebytes":
+			g.Gpus.ShareBytes = r.bytes(v)
+		case "devices":
+			g.DeviceNodes = v
 		case "models":
 			g.Gpus.Models = strings.Split(v, "|")
 		case "in":
@@ -235,6 +248,12 @@ func (r *reader) put(key cellstate.Key, value proto.Message) {
 }
 
 // number reads a number; nothing is 0.
+func (r *reader) bytes(s string) int64 {
+	n, err := resource.ParseBytes(s)
+	r.check(err)
+	return n
+}
+
 func (r *reader) number(s string) int32 {
 	if s == "" {
 		return 0
