@@ -272,6 +272,8 @@ func (a *applier) change(c *Change) {
 		a.putScheduler(s)
 	case KindConflict:
 		a.put("conflicts", &conflictRow{id: k.Name + "/" + k.ID, record: value[*ohmv1.Conflict](c), revision: rev}, c.Deleted)
+	case KindAsk:
+		a.put("asks", &askRow{id: k.Name + "/" + k.ID, record: value[*ohmv1.Ask](c), revision: rev}, c.Deleted)
 	case KindExec:
 		a.put("execs", &execRow{id: k.ID, record: value[*ohmv1.ExecRecord](c), revision: rev}, c.Deleted)
 	case KindQuota, KindShare:

@@ -36,6 +36,7 @@ const (
 	KindQuota
 	KindShare
 	KindExec
+	KindAsk
 )
 
 // JobKey is where a job's record stands.
@@ -110,6 +111,9 @@ func ConflictKey(scheduler, id string) Key { return Key("conflicts/" + scheduler
 // ExecKey is where the record of a program stands that was run in a task; ids sort by time.
 func ExecKey(id string) Key { return Key("execs/" + id) }
 
+// AskKey is where a question to a scheduler stands, and its answer.
+func AskKey(scheduler, id string) Key { return Key("asks/" + scheduler + "/" + id) }
+
 // WaitingKey is where a scheduler's last word on a waiting job stands.
 func WaitingKey(j JobName) Key { return Key("events/waiting/" + j.Namespace + "/" + j.Name) }
 
@@ -131,8 +135,8 @@ type Parsed struct {
 	Slot    Slot     // placement, ended, status
 	Attempt int      // ended
 	Node    NodeName // node, intent, alive, hold
-	Name    string   // scheduler, instance and conflict: the scheduler's; meta: the rest of the key
-	ID      string   // instance; conflict and exec id; a hold's transaction
+	Name    string   // scheduler, instance, conflict and ask: the scheduler's; meta: the rest of the key
+	ID      string   // instance; conflict, ask and exec id; a hold's transaction
 	Scope   Scope    // quota, share
 	Spender Spender  // share
 }
@@ -160,6 +164,8 @@ func (k Key) Parse() Parsed {
 		return Parsed{Kind: KindHold, Node: NodeName(p[1]), ID: p[2]}
 	case p[0] == "conflicts" && len(p) == 3:
 		return Parsed{Kind: KindConflict, Name: p[1], ID: p[2]}
+	case p[0] == "asks" && len(p) == 3:
+		return Parsed{Kind: KindAsk, Name: p[1], ID: p[2]}
 	case p[0] == "execs" && len(p) == 2:
 		return Parsed{Kind: KindExec, ID: p[1]}
 	case p[0] == "events" && len(p) == 4 && p[1] == "waiting":
@@ -243,6 +249,8 @@ func (k Kind) NewValue() proto.Message {
 		return new(ohmv1.Share)
 	case KindExec:
 		return new(ohmv1.ExecRecord)
+	case KindAsk:
+		return new(ohmv1.Ask)
 	}
 	return nil
 }

@@ -27,6 +27,10 @@ func (s *Snapshot) RecordRevision(key Key) Revision {
 		if row := first[conflictRow](s, "conflicts", "id", k.Name+"/"+k.ID); row != nil {
 			return row.revision
 		}
+	case KindAsk:
+		if row := first[askRow](s, "asks", "id", k.Name+"/"+k.ID); row != nil {
+			return row.revision
+		}
 	case KindExec:
 		if row := first[execRow](s, "execs", "id", k.ID); row != nil {
 			return row.revision
@@ -132,6 +136,11 @@ func (s *Snapshot) parts(r keyRange) []iter.Seq2[Key, Revision] {
 	if r.touches("conflicts/") {
 		parts = append(parts, flatten(all[conflictRow](s, "conflicts", "id_prefix", ""), func(c *conflictRow) iter.Seq2[Key, Revision] {
 			return one("conflicts/"+Key(c.id), c.revision)
+		}))
+	}
+	if r.touches("asks/") {
+		parts = append(parts, flatten(all[askRow](s, "asks", "id_prefix", ""), func(a *askRow) iter.Seq2[Key, Revision] {
+			return one("asks/"+Key(a.id), a.revision)
 		}))
 	}
 	if r.touches("execs/") {

@@ -41,6 +41,7 @@ func newDB() (*memdb.MemDB, error) {
 	for _, t := range []*memdb.TableSchema{
 		table("schedulers", func(s *Scheduler) string { return s.Name }),
 		table("conflicts", func(c *conflictRow) string { return c.id }),
+		table("asks", func(a *askRow) string { return a.id }),
 		table("execs", func(e *execRow) string { return e.id }),
 		table("quotas", func(q *Quota) string { return q.Scope.Kind + "/" + q.Scope.Name }),
 		table("rules", (*ruleRow).place),

@@ -221,10 +221,16 @@ type Instance struct {
 	Revision Revision
 }
 
-// Rows of the conflict journal, of programs run in tasks, and of meta.
+// Rows of the conflict journal, of questions to schedulers, of programs run in tasks, and of meta.
 type conflictRow struct {
 	id       string // <scheduler>/<id>
 	record   *ohmv1.Conflict
+	revision Revision
+}
+
+type askRow struct {
+	id       string // <scheduler>/<id>
+	record   *ohmv1.Ask
 	revision Revision
 }
 
@@ -302,6 +308,17 @@ func (s *Snapshot) Conflicts(scheduler string) iter.Seq[*ohmv1.Conflict] {
 	}
 	return func(yield func(*ohmv1.Conflict) bool) {
 		for row := range all[conflictRow](s, "conflicts", "id_prefix", scheduler) {
+			if !yield(row.record) {
+				return
+			}
+		}
+	}
+}
+
+// Asks are the questions to a scheduler that stand there, answered or not, the oldest first.
+func (s *Snapshot) Asks(scheduler string) iter.Seq[*ohmv1.Ask] {
+	return func(yield func(*ohmv1.Ask) bool) {
+		for row := range all[askRow](s, "asks", "id_prefix", scheduler+"/") {
 			if !yield(row.record) {
 				return
 			}

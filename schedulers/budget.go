@@ -129,7 +129,7 @@ func (r *Runner) affordable(s *cellstate.Snapshot, work []Work) []Work {
 			if short != nil {
 				parked = true
 				for _, n := range needs {
-					e.parkForQuota(n, s.Revision(), r.Clock().Add(r.Times.Sweep), c, short)
+					e.parkForQuota(n, s.Revision(), r.Clock(), r.Times.Sweep, c, short)
 				}
 			}
 			return short == nil
@@ -157,8 +157,8 @@ func (r *Runner) affordable(s *cellstate.Snapshot, work []Work) []Work {
 }
 
 // parkForQuota parks a need that a purse does not cover; cost is its own, or its gang's.
-func (e *entry) parkForQuota(n reconcile.Need, at cellstate.Revision, sweep time.Time, cost cellstate.Amounts, short *purse) {
-	e.park([]cellstate.Slot{n.Slot}, at, sweep)
+func (e *entry) parkForQuota(n reconcile.Need, at cellstate.Revision, now time.Time, sweep time.Duration, cost cellstate.Amounts, short *purse) {
+	e.park([]cellstate.Slot{n.Slot}, at, now.Add(sweep))
 	p := e.parked[n.Slot]
 	p.cost = cost
 	e.parked[n.Slot] = p
@@ -166,7 +166,9 @@ func (e *entry) parkForQuota(n reconcile.Need, at cellstate.Revision, sweep time
 		e.refusals = map[string]refusal{}
 	}
 	e.problem = ""
-	e.refusals[n.Slot.Group] = short.refusal(cost, gang(e.job))
+	word := short.refusal(cost, gang(e.job))
+	word.since = e.since(n.Slot.Group, now)
+	e.refusals[n.Slot.Group] = word
 }
 
 // refusal says why a cost is not covered. It names no amounts that change all the time.

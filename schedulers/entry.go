@@ -72,10 +72,27 @@ type loss struct {
 type refusal struct {
 	nodes   int
 	reasons []*ohmv1.Reason
-	rigid   string // why nothing gives way: for people
-	code    string // and for programs
-	never   string // why no node of the cell could ever do: for people
-	quota   string // not nodes, but a quota: for people
+	rigid   string    // why nothing gives way: for people
+	code    string    // and for programs
+	never   string    // why no node of the cell could ever do: for people
+	quota   string    // not nodes, but a quota: for people
+	since   time.Time // when the first of them was refused that has waited ever since
+}
+
+// since is since when a group has waited that is refused now: a scheduler that has been started
+// anew goes by what it has said before.
+func (e *entry) since(group string, now time.Time) time.Time {
+	if at := e.refusals[group].since; !at.IsZero() {
+		return at
+	}
+	if w := e.job.Waiting; w.GetJobVersion() == e.job.Record.GetVersion() {
+		for _, g := range w.GetGroups() {
+			if g.GetGroup() == group && g.GetSince() != nil {
+				return g.GetSince().AsTime()
+			}
+		}
+	}
+	return now
 }
 
 // forget leaves a job to another instance.

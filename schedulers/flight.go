@@ -44,11 +44,7 @@ func (f *flight) claims() (n int) {
 
 // launch sends transactions to the store. Their slots and nodes are left alone until
 // they have landed. Whoever ends the Runner waits for its flights.
-func (r *Runner) launch(ctx context.Context, s *cellstate.Snapshot, txns []*cellstate.Txn) {
-	r.send(ctx, &flight{snapshot: s, txns: txns})
-}
-
-func (r *Runner) send(ctx context.Context, f *flight) {
+func (r *Runner) launch(ctx context.Context, f *flight) {
 	for _, t := range f.txns {
 		for _, c := range t.Claims {
 			r.queue.fly(c.Slot, true)

@@ -123,9 +123,11 @@ func (r *Runner) decideWithin(ctx context.Context, s *cellstate.Snapshot) bool {
 		}
 	}
 	view, err := s.WithinHolds(txns...)
+	var in Input
 	var proposal Proposal
 	if err == nil && len(work) > 0 {
-		proposal, err = r.ask(ctx, Input{Snapshot: view, Now: now, Work: work, Limits: r.Store.Limits(), InFlight: others, Seed: hash(r.Name, string(h.placed[0].txn.ID))}, len(asked))
+		in = Input{Snapshot: view, Now: now, Work: work, Limits: r.Store.Limits(), InFlight: others, Seed: hash(r.Name, string(h.placed[0].txn.ID))}
+		proposal, err = r.ask(ctx, in, len(asked))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.Log.Error("the policy failed within held room", zap.Int64("revision", int64(s.Revision())), zap.Error(err))
@@ -150,7 +152,8 @@ func (r *Runner) decideWithin(ctx context.Context, s *cellstate.Snapshot) bool {
 		r.giveBack(ctx, h.lease)
 		return true
 	}
-	r.send(ctx, f)
+	r.decided.note(&decidedRound{at: now, seed: in.Seed, snapshot: s.Revision(), decisions: proposal.Decisions, flight: f})
+	r.launch(ctx, f)
 	return true
 }
 

@@ -36,10 +36,11 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		nodes[n] = true
 	}
 	r.queue.shun(work, nodes)
-	proposal, err := r.ask(ctx, Input{
+	in := Input{
 		Snapshot: s, Work: work, Home: home, Limits: r.Store.Limits(), InFlight: nodes, Evictions: r.mayEvict(), Now: now,
 		Seed: hash(r.Name, r.Instance, fmt.Sprint(s.Revision())),
-	}, slots)
+	}
+	proposal, err := r.ask(ctx, in, slots)
 	if ctx.Err() != nil {
 		return
 	}
@@ -66,7 +67,9 @@ func (r *Runner) round(ctx context.Context, s *cellstate.Snapshot, home Home, wo
 		r.queue.jobs[w.Job.Name].say()
 	}
 	if len(txns) > 0 {
-		r.launch(ctx, s, txns)
+		f := &flight{snapshot: s, txns: txns}
+		r.decided.note(&decidedRound{at: now, seed: in.Seed, snapshot: s.Revision(), decisions: proposal.Decisions, flight: f})
+		r.launch(ctx, f)
 	}
 }
 
@@ -114,7 +117,7 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[c
 			if e.refusals == nil {
 				e.refusals = map[string]refusal{}
 			}
-			e.refusals[slot.Group] = refusal{nodes: nodes, reasons: reasons, rigid: u.NoVictims, code: u.NoVictimsCode, never: hopeless}
+			e.refusals[slot.Group] = refusal{nodes: nodes, reasons: reasons, rigid: u.NoVictims, code: u.NoVictimsCode, never: hopeless, since: e.since(slot.Group, r.Clock())}
 		}
 	}
 }
@@ -231,6 +234,7 @@ func (r *Runner) settle(ctx context.Context, f *flight) {
 	default:
 		r.failed(ctx, "commit", f.err)
 	}
+	r.decided.landed(f)
 }
 
 // lost deals with one conflict: it is counted and kept in the journal, and the slot

@@ -26,6 +26,8 @@ type Runner struct {
 	// Only the deciding loop uses what follows.
 	queue      *queue
 	journal    journal
+	decided    decisionLog
+	answered   map[string]bool // questions that stand there still, by id
 	ids        *ids
 	chance     *rand.Rand
 	nodes      map[cellstate.NodeName]int // claims in flight
@@ -62,6 +64,7 @@ func New(c Config) *Runner {
 		queue:    newQueue(reconcile.Defaults(), c.Times.Sweep),
 		ids:      newIDs(),
 		chance:   rand.New(rand.NewPCG(hash(c.Name), hash(c.Instance))),
+		answered: map[string]bool{},
 		gone:     map[cellstate.JobName]bool{},
 		nodes:    map[cellstate.NodeName]int{},
 		window:   mostWindow,
@@ -109,6 +112,9 @@ func (r *Runner) decide(ctx context.Context) error {
 			}
 			r.queue.budget = r.newBudget(s)
 			r.yieldTo(s, now)
+			if r.answer(ctx, s, now) {
+				continue
+			}
 			said, wrote := r.speak(ctx, s, now)
 			if wrote {
 				continue

@@ -64,6 +64,8 @@ type Proposal struct {
 	// Txns have a mode and claims; the Runner fills in who and when.
 	Txns     []*cellstate.Txn
 	Unplaced []Unplaced
+	// Decisions are for the decision log; a policy may leave them out.
+	Decisions []Decision
 }
 
 // Unplaced explains one group of which slots found no node. The reasons' counts add up

@@ -54,11 +54,18 @@ func (e *entry) say() {
 	var text []string
 	for _, g := range e.job.Record.GetSpec().GetGroups() {
 		n := waiting[g.GetName()]
+		r, refused := e.refusals[g.GetName()]
 		if n == 0 {
+			if r.since = (time.Time{}); refused {
+				e.refusals[g.GetName()] = r
+			}
 			continue
 		}
-		r := e.refusals[g.GetName()]
-		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid, NoVictimsCode: r.code, Never: r.never})
+		var since *timestamppb.Timestamp
+		if !r.since.IsZero() {
+			since = timestamppb.New(r.since)
+		}
+		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Since: since, Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid, NoVictimsCode: r.code, Never: r.never})
 		text = append(text, groupText(g.GetName(), n, r))
 	}
 	for _, more := range []string{e.problem, e.hopeless, e.lost, e.kept, e.reserved} {

@@ -4,23 +4,51 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/spf13/cobra"
 )
 
 func explainCommand(a *app) *cobra.Command {
+	var node string
+	var txn string
 	cmd := &cobra.Command{
 		Use:   "explain JOB",
 		Short: "Say why a job waits or failed",
 		Long: `Say in what state a job is and why: its scheduler's last word on each group that
 waits, with the nodes counted by the reason for which each of them could not take a
 task; the room that is held for it; the newest conflicts that it lost, and to whom; and
-its tasks that failed.`,
-		Example: "  ohm explain train",
-		Args:    named("the name of a job", 1, 1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.explain(cmd.Context(), args[0]) },
+its tasks that failed.
+
+With --node the job's scheduler says of that node alone what keeps each of the job's groups
+off: all of it, with what is wanted, what is free, who has the rest, and what would give way.
+
+With --txn it is about a transaction, and no job is named: the scheduler that decided it says how:
+on which revision, among how many nodes, the best of them with their scores, what it chose,
+whom that evicts, and what became of it. Its decision log goes back some thousands of claims;
+of what is older the answer is what the cell has stored.`,
+		Example: "  ohm explain train\n  ohm explain --node n7 train\n  ohm explain --txn 01JNF3Y6M8Q4",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if txn != "" {
+				return noArgs(cmd, args)
+			}
+			return named("the name of a job", 1, 1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case txn != "" && node != "":
+				return refuse("--txn and --node are two questions")
+			case txn != "":
+				return a.explainTxn(cmd.Context(), txn)
+			case node != "":
+				return a.explainNode(cmd.Context(), args[0], node)
+			}
+			return a.explain(cmd.Context(), args[0])
+		},
 	}
+	cmd.Flags().StringVar(&node, "node", "", "say why the job's tasks do not go to this node")
+	cmd.Flags().StringVar(&txn, "txn", "", "say how the transaction of this id was decided")
 	outputFlag(cmd, "table", "wide", "json", "yaml")
 	return cmd
 }
@@ -50,14 +78,22 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 	}
 	p.linef("%s", scheduler)
 	for _, g := range e.Groups {
-		p.heading("group %s: %s without a node; %s looked at", g.Group, plural(int(g.Waiting), "task"), plural(int(g.Nodes), "node"))
+		since := ""
+		if g.Since != nil {
+			since = " for " + strings.TrimSuffix(p.app.ago(g.Since), " ago")
+		}
+		p.heading("group %s: %s without a node%s; %s looked at", g.Group, plural(int(g.Waiting), "task"), since, plural(int(g.Nodes), "node"))
 		type row = *ohmv1.Reason
 		columns(p, g.Reasons,
 			column[row]{title: "NODES", cell: func(r row) string { return fmt.Sprint(r.Nodes) }},
 			column[row]{title: "REASON", cell: row.GetReason},
 			column[row]{title: "OF", cell: row.GetDimension},
 			column[row]{title: "DETAIL", cell: row.GetDetail},
+			column[row]{title: "WOULD HELP", cell: row.GetRemedy, skip: !slices.ContainsFunc(g.Reasons, func(r row) bool { return r.Remedy != "" })},
 		)
+		if g.NoVictims != "" {
+			p.linef("nothing gives way: %s", g.NoVictims)
+		}
 	}
 	if len(e.Holds) > 0 {
 		reserves := func(h *ohmv1.Hold) bool { return h.GetReserves() }

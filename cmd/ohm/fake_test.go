@@ -44,6 +44,8 @@ type fake struct {
 	quotas     []*ohmv1.QuotaView
 	conflicts  []*ohmv1.ConflictView
 	explain    *ohmv1.ExplainResponse
+	node       *ohmv1.NodeAnswer
+	decision   *ohmv1.Decision
 	txn        *ohmv1.TxnView
 	audit      *ohmv1.AuditResponse
 	size       cellstate.Size
@@ -351,6 +353,20 @@ func (f fakeInsight) Explain(_ context.Context, req *ohmv1.GetJobRequest) (*ohmv
 	return f.explain, nil
 }
 
+func (f fakeInsight) ExplainNode(_ context.Context, req *ohmv1.ExplainNodeRequest) (*ohmv1.NodeAnswer, error) {
+	if f.node == nil || f.node.Job != req.Job || f.node.Node != req.Node {
+		return nil, noSuch("no job %s or no node %s", req.Job, req.Node)
+	}
+	return f.node, nil
+}
+
+func (f fakeInsight) ExplainTxn(_ context.Context, req *ohmv1.GetTxnRequest) (*ohmv1.Decision, error) {
+	if f.decision == nil || f.decision.Transaction != req.Transaction {
+		return nil, noSuch("transaction %s is beyond retention", req.Transaction)
+	}
+	return f.decision, nil
+}
+
 func (f fakeInsight) ListConflicts(context.Context, *ohmv1.ListConflictsRequest) (*ohmv1.ListConflictsResponse, error) {
 	return &ohmv1.ListConflictsResponse{Conflicts: f.conflicts}, f.failure
 }
@@ -448,9 +464,34 @@ func fullCell() *fake {
 		explain: &ohmv1.ExplainResponse{
 			Namespace: "default", Job: "train", State: "Pending", Message: "3 tasks wait for a GPU", Scheduler: "ml", SchedulerState: "Live",
 			Groups: []*ohmv1.GroupWaiting{{Group: "worker", Waiting: 3, Nodes: 9, Reasons: []*ohmv1.Reason{
-				{Reason: "Resources", Dimension: "memory", Nodes: 5, Detail: "needs 2Gi more on n7"}, {Reason: "Model", Nodes: 4}}}},
+				{Reason: "Resources", Dimension: "memory", Nodes: 5, Detail: "largest free: 6Gi of 8Gi on node n7", Remedy: "needs 2Gi more of memory on n7"}, {Reason: "Model", Nodes: 4}},
+				Since: ageOf(26 * time.Hour), NoVictims: "on 1 of 1 nodes with tasks of lower precedence those have not run for 10s"}},
 			SnapshotRevision: 812, Time: ageOf(time.Second), Conflicts: []*ohmv1.ConflictView{conflict}, Tasks: []*ohmv1.TaskView{failed},
 			Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Instance: "i3", Slot: &ohmv1.Slot{Namespace: "default", Job: "train", Group: "worker", Index: 2, Version: 3}, Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Time: ageOf(time.Second)}, reservation},
+		},
+		node: &ohmv1.NodeAnswer{
+			Namespace: "default", Job: "train", Node: "n7", Scheduler: "ml", Instance: "i3", SnapshotRevision: 815, Basis: "the filters of policy ml",
+			Groups: []*ohmv1.NodeGroup{
+				{Group: "worker", Waiting: 3, GivesWay: "b/main/0", Refusals: []*ohmv1.NodeRefusal{
+					{Reason: "Ineligible", Detail: "it is drained"},
+					{Reason: "Resources", Dimension: "memory", Wanted: "8Gi", Free: "6Gi", Has: "768Gi", MoreTakers: 2, Takers: []*ohmv1.NodeTaker{
+						{Namespace: "web", Task: "web/main/0", Transaction: "T1", Scheduler: "service", Precedence: 200, Takes: "700Gi"},
+						{Namespace: "default", Task: "b/main/0", Transaction: "T2", Scheduler: "batch", Precedence: 100, Takes: "60Gi"},
+						{Namespace: "default", Task: "c/main/0", Transaction: "T3", Scheduler: "batch", Precedence: 100, Takes: "1Gi"},
+						{Namespace: "default", Task: "d/main/0", Transaction: "T4", Scheduler: "batch", Precedence: 100, Takes: "1Gi", Hold: true}}}}},
+				{Group: "ps", Fits: true, Message: "no task of it waits for a node"},
+			},
+		},
+		decision: &ohmv1.Decision{
+			Transaction: "T2", Scheduler: "batch", Instance: "i1", Mode: "incremental", Claims: 2, SnapshotRevision: 812, Seed: 7, Time: ageOf(5 * time.Second),
+			Groups: []*ohmv1.GroupDecision{
+				{Namespace: "default", Job: "b", Group: "main", Claims: 2, Nodes: 9, Considered: 4, InFlight: 1, ScoredBy: "least stranded", Best: []*ohmv1.ScoredNode{{Node: "dev", Score: -12.25}, {Node: "n7", Score: -300}}},
+				{Namespace: "default", Job: "b", Group: "side", Claims: 1}},
+			Chosen: []*ohmv1.ChosenNode{
+				{Namespace: "default", Task: "b/main/0", Attempt: 1, Node: "dev", Victims: []string{"c/main/0"}},
+				{Namespace: "default", Task: "b/main/1", Attempt: 1, Node: "n7", Gpus: []*ohmv1.DeviceShare{{Id: "g1", Milli: 500}}}},
+			MoreChosen: 1, Outcome: "Partly", Revision: 815, Committed: 1, Source: "log",
+			Lost: []*ohmv1.LostClaim{{Task: "b/main/0", Node: "dev", Reason: "Resources", Dimension: "cpu", Wanted: "3", Free: "1", Winner: "a/main/0", WinnerScheduler: "service"}},
 		},
 		txn: &ohmv1.TxnView{Transaction: "T2", Scheduler: "batch", Instance: "i1", Mode: "incremental", Claims: 2, SnapshotRevision: 812, Time: ageOf(5 * time.Second),
 			Committed: []*ohmv1.TxnClaim{{Namespace: "default", Task: "b/main/1", Attempt: 1, Node: "n7", Revision: 815, State: "Running"}}, Refused: []*ohmv1.ConflictView{conflict}},

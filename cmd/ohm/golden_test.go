@@ -91,6 +91,8 @@ func TestGolden(t *testing.T) {
 		"status_groups":  {"status", "train"},
 		"status_several": {"status", "hello", "train"},
 		"explain":        {"explain", "train"},
+		"explain_node":   {"explain", "--node", "n7", "train"},
+		"explain_txn":    {"explain", "--txn", "T2"},
 		"job_list":       {"job", "list", "-n", "web"},
 		"job_get":        {"job", "get", "hello"},
 		"job_get_gang":   {"job", "get", "train"},
@@ -122,7 +124,7 @@ func TestGolden(t *testing.T) {
 				f := startFake(t, fullCell())
 				r := ohm(t, f.address, call{args: append(args, "-o", format)})
 				if r.code == exitUsage && format == "name" {
-					if name != "audit" && name != "explain" && !strings.HasPrefix(name, "store_") {
+					if name != "audit" && !strings.HasPrefix(name, "explain") && !strings.HasPrefix(name, "store_") {
 						t.Fatalf("no -o name: %s", r.stderr)
 					}
 					return

@@ -151,6 +151,8 @@ func TestRequests(t *testing.T) {
 		{[]string{"job", "list"}, nil, &ohmv1.ListJobsRequest{}},
 		{[]string{"job", "get", "web", "-n", "web"}, nil, &ohmv1.GetJobRequest{Namespace: "web", Job: "web"}},
 		{[]string{"explain", "train"}, nil, &ohmv1.GetJobRequest{Namespace: "default", Job: "train"}},
+		{[]string{"explain", "train", "--node", "n7"}, nil, &ohmv1.ExplainNodeRequest{Namespace: "default", Job: "train", Node: "n7"}},
+		{[]string{"explain", "--txn=T2"}, nil, &ohmv1.GetTxnRequest{Transaction: "T2"}},
 		{[]string{"task", "list", "--node", "dev", "--attempts"}, nil, &ohmv1.ListTasksRequest{Node: "dev", Attempts: true}},
 		{[]string{"task", "list", "hello"}, nil, &ohmv1.ListTasksRequest{Namespace: "default", Job: "hello"}},
 		// Inside of a task these are set, and are no settings.

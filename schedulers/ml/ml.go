@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ohmcell/ohm/cellstate"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/place"
 )
@@ -33,4 +34,9 @@ func (p *Policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.
 		}
 		return g.place()
 	})
+}
+
+// ExplainNode says of one node why the tasks of a job do not go there.
+func (p *Policy) ExplainNode(ctx context.Context, in schedulers.Input, node cellstate.NodeName) ([]*ohmv1.NodeGroup, error) {
+	return p.table.ExplainNode(ctx, in, node)
 }

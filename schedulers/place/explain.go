@@ -26,7 +26,7 @@ func (r *Round) Explain(q *Request, asked []int, rest *ohmv1.Reason) []*ohmv1.Re
 	why, refused := r.t.refusals(r.t.class(q), q, asked)
 	var reasons []*ohmv1.Reason
 	for _, w := range why {
-		reasons = append(reasons, &ohmv1.Reason{Reason: w.reason, Dimension: w.dimension, Nodes: w.nodes, Detail: r.t.detail(q, w)})
+		reasons = append(reasons, &ohmv1.Reason{Reason: w.reason, Dimension: w.dimension, Nodes: w.nodes, Detail: r.t.detail(q, w), Remedy: r.t.remedy(q, w)})
 	}
 	if left := int32(len(r.t.candidates)) - refused; left > 0 {
 		rest.Nodes = left

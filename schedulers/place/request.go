@@ -48,6 +48,9 @@ type Request struct {
 
 	gpus  *ohmv1.GPURequest
 	class string
+
+	of     group // of which group, in a round
+	traced bool  // the decision log has its first choice
 }
 
 // NewRequest reads what a task of a job's group asks for. busy are ports that are not to

@@ -27,6 +27,8 @@ type Round struct {
 	budgets   map[budgetOf]*cellstate.Budget // with what this round has spent
 	rigid     rigid                          // why nothing gave way when that was last asked
 
+	decisions []schedulers.Decision // for the log, those of jobs that got no node included
+
 	asked   *Request // the last one of which the class was wanted
 	classOf *class
 	counts  map[string]*counts // of rules between tasks
@@ -71,6 +73,7 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 		}
 		p.Unplaced = append(p.Unplaced, unplaced...)
 	}
+	p.Decisions = r.decisions
 	return p, nil
 }
 
@@ -79,7 +82,7 @@ func (t *Table) begin(in schedulers.Input) *Round {
 	t.follow(in.Snapshot)
 	t.bar(in.InFlight)
 	t.reservations(in.Now)
-	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}, evictions: in.Evictions}
+	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}, evictions: in.Evictions, decisions: make([]schedulers.Decision, 0, len(in.Work))}
 	for _, w := range in.Work {
 		if len(w.Needs) > 0 && len(w.Needs[0].BusyPorts) > 0 {
 			if r.busy == nil {
@@ -122,7 +125,7 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 		q = NewRequest(job, g, r.busy[job])
 		r.t.typical(q)
 		r.t.reserve(q, job)
-		q.rules, q.round = r.rulings(job, g), r
+		q.rules, q.round, q.of = r.rulings(job, g), r, key
 		r.requests[key] = q
 	}
 	return q
@@ -140,6 +143,7 @@ func (r *Round) Choose(q *Request, load *Load) (node int, ok bool) {
 	}
 	k := r.class(q)
 	r.t.catchUp(k, r.home, load)
+	r.trace(q, k)
 	return r.t.best(k, int(r.seed%uint64(len(r.t.candidates))))
 }
 

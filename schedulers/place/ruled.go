@@ -18,9 +18,11 @@ func (r *Round) chooseRuled(q *Request, load *Load) (node int, ok bool) {
 	from := int(r.seed % uint64(len(r.t.candidates)))
 	if r.masks(q) {
 		r.t.catchUp(k, r.home, r.ban(q, load))
+		r.trace(q, k)
 		return r.t.best(k, from)
 	}
 	r.t.catchUp(k, r.home, nil)
+	r.trace(q, k)
 	for n := range q.rules {
 		q.rules[n].judge()
 	}

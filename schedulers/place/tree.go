@@ -13,6 +13,7 @@ const fan = 8
 // each fan, so that the best of all is found, and a score changed, without a walk.
 type tree struct {
 	levels [][]float64 // of 1/fan of the length each; the last is of length 1
+	fit    int         // scores that are not unfit
 }
 
 // newTree is a tree of n scores, all unfit.
@@ -36,6 +37,11 @@ func (t *tree) scores() []float64 { return t.levels[0] }
 
 // set changes one score, and above it what that changes.
 func (t *tree) set(i int, score float64) {
+	if was := t.levels[0][i]; was == unfit && score != unfit {
+		t.fit++
+	} else if was != unfit && score == unfit {
+		t.fit--
+	}
 	for l, level := range t.levels {
 		was := level[i]
 		if was == score {
@@ -68,6 +74,12 @@ func bestOf(level []float64, i int) float64 {
 
 // rebuild makes all levels agree with the scores.
 func (t *tree) rebuild() {
+	t.fit = 0
+	for _, score := range t.levels[0] {
+		if score != unfit {
+			t.fit++
+		}
+	}
 	for l, level := range t.levels[1:] {
 		for i := range level {
 			level[i] = bestOf(t.levels[l], i)

@@ -1263,6 +1263,66 @@ func (x *ExplainResponse) GetUsage() []*TaskStats {
 	return nil
 }
 
+type ExplainNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainNodeRequest) Reset() {
+	*x = ExplainNodeRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainNodeRequest) ProtoMessage() {}
+
+func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
+func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExplainNodeRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ExplainNodeRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExplainNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 type ListConflictsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Scheduler     string                 `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
@@ -1276,7 +1336,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1348,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1361,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -1348,7 +1408,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1420,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1433,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -1406,7 +1466,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1478,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1491,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -1552,7 +1612,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1624,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1637,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -1624,7 +1684,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1696,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1709,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -1676,7 +1736,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1748,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1761,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -1781,7 +1841,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1853,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1866,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -1859,7 +1919,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1931,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1944,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 type AuditResponse struct {
@@ -1901,7 +1961,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1973,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +1986,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -1983,7 +2043,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2055,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2068,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -2043,7 +2103,7 @@ var File_ohm_v1_cell_proto protoreflect.FileDescriptor
 
 const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\n" +
-	"\x11ohm/v1/cell.proto\x12\x06ohm.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x11ohm/v1/jobs.proto\x1a\x14ohm/v1/records.proto\"\r\n" +
+	"\x11ohm/v1/cell.proto\x12\x06ohm.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ohm/v1/explain.proto\x1a\x11ohm/v1/jobs.proto\x1a\x14ohm/v1/records.proto\"\r\n" +
 	"\vInfoRequest\"\xb8\x02\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x18\n" +
@@ -2137,7 +2197,11 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	" \x03(\v2\x14.ohm.v1.ConflictViewR\tconflicts\x12&\n" +
 	"\x05tasks\x18\v \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\x12\"\n" +
 	"\x05holds\x18\f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12'\n" +
-	"\x05usage\x18\x14 \x03(\v2\x11.ohm.v1.TaskStatsR\x05usage\"\x8e\x01\n" +
+	"\x05usage\x18\x14 \x03(\v2\x11.ohm.v1.TaskStatsR\x05usage\"X\n" +
+	"\x12ExplainNodeRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"\x8e\x01\n" +
 	"\x14ListConflictsRequest\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2216,9 +2280,12 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"ListQuotas\x12\x19.ohm.v1.ListQuotasRequest\x1a\x1a.ohm.v1.ListQuotasResponse\x126\n" +
 	"\bGetQuota\x12\x17.ohm.v1.GetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x126\n" +
 	"\bSetQuota\x12\x17.ohm.v1.SetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x12F\n" +
-	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xfa\x01\n" +
+	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xf0\x02\n" +
 	"\aInsight\x129\n" +
-	"\aExplain\x12\x15.ohm.v1.GetJobRequest\x1a\x17.ohm.v1.ExplainResponse\x12L\n" +
+	"\aExplain\x12\x15.ohm.v1.GetJobRequest\x1a\x17.ohm.v1.ExplainResponse\x12=\n" +
+	"\vExplainNode\x12\x1a.ohm.v1.ExplainNodeRequest\x1a\x12.ohm.v1.NodeAnswer\x125\n" +
+	"\n" +
+	"ExplainTxn\x12\x15.ohm.v1.GetTxnRequest\x1a\x10.ohm.v1.Decision\x12L\n" +
 	"\rListConflicts\x12\x1c.ohm.v1.ListConflictsRequest\x1a\x1d.ohm.v1.ListConflictsResponse\x120\n" +
 	"\x06GetTxn\x12\x15.ohm.v1.GetTxnRequest\x1a\x0f.ohm.v1.TxnView\x124\n" +
 	"\x05Audit\x12\x14.ohm.v1.AuditRequest\x1a\x15.ohm.v1.AuditResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
@@ -2235,7 +2302,7 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
@@ -2256,52 +2323,55 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*QuotaView)(nil),              // 16: ohm.v1.QuotaView
 	(*ShareView)(nil),              // 17: ohm.v1.ShareView
 	(*ExplainResponse)(nil),        // 18: ohm.v1.ExplainResponse
-	(*ListConflictsRequest)(nil),   // 19: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 20: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 21: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 22: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 23: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 24: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 25: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 26: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 27: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 28: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 29: google.protobuf.Timestamp
-	(*Amounts)(nil),                // 30: ohm.v1.Amounts
-	(*GroupWaiting)(nil),           // 31: ohm.v1.GroupWaiting
-	(*TaskView)(nil),               // 32: ohm.v1.TaskView
-	(*Hold)(nil),                   // 33: ohm.v1.Hold
-	(*TaskStats)(nil),              // 34: ohm.v1.TaskStats
-	(*GetJobRequest)(nil),          // 35: ohm.v1.GetJobRequest
+	(*ExplainNodeRequest)(nil),     // 19: ohm.v1.ExplainNodeRequest
+	(*ListConflictsRequest)(nil),   // 20: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 21: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 22: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 23: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 24: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 25: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 26: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 27: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 28: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 29: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
+	(*Amounts)(nil),                // 31: ohm.v1.Amounts
+	(*GroupWaiting)(nil),           // 32: ohm.v1.GroupWaiting
+	(*TaskView)(nil),               // 33: ohm.v1.TaskView
+	(*Hold)(nil),                   // 34: ohm.v1.Hold
+	(*TaskStats)(nil),              // 35: ohm.v1.TaskStats
+	(*GetJobRequest)(nil),          // 36: ohm.v1.GetJobRequest
+	(*NodeAnswer)(nil),             // 37: ohm.v1.NodeAnswer
+	(*Decision)(nil),               // 38: ohm.v1.Decision
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
 	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	29, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	30, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
 	16, // 3: ohm.v1.ListQuotasResponse.quotas:type_name -> ohm.v1.QuotaView
-	30, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
-	30, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
-	30, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
-	30, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
+	31, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
+	31, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
+	31, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
+	31, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
 	17, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
-	29, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
-	30, // 10: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
-	30, // 11: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
-	30, // 12: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
-	31, // 13: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	29, // 14: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	21, // 15: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
-	32, // 16: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	33, // 17: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
-	34, // 18: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
-	21, // 19: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	29, // 20: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	22, // 21: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	22, // 22: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	29, // 23: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	25, // 24: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	21, // 25: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	28, // 26: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	30, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
+	31, // 10: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
+	31, // 11: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
+	31, // 12: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
+	32, // 13: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
+	30, // 14: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	22, // 15: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	33, // 16: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
+	34, // 17: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
+	35, // 18: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
+	22, // 19: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	30, // 20: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	23, // 21: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	23, // 22: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	30, // 23: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	26, // 24: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	22, // 25: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	29, // 26: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
 	0,  // 27: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
 	7,  // 28: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
 	2,  // 29: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
@@ -2310,24 +2380,28 @@ var file_ohm_v1_cell_proto_depIdxs = []int32{
 	12, // 32: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
 	13, // 33: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
 	14, // 34: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
-	35, // 35: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	19, // 36: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	23, // 37: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	26, // 38: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	1,  // 39: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 40: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 41: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 42: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	11, // 43: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
-	16, // 44: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
-	16, // 45: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
-	15, // 46: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
-	18, // 47: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	20, // 48: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	24, // 49: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	27, // 50: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	39, // [39:51] is the sub-list for method output_type
-	27, // [27:39] is the sub-list for method input_type
+	36, // 35: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	19, // 36: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
+	24, // 37: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
+	20, // 38: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	24, // 39: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	27, // 40: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	1,  // 41: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 42: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 43: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 44: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	11, // 45: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
+	16, // 46: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
+	16, // 47: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
+	15, // 48: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
+	18, // 49: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	37, // 50: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
+	38, // 51: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
+	21, // 52: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	25, // 53: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	28, // 54: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	41, // [41:55] is the sub-list for method output_type
+	27, // [27:41] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
 	27, // [27:27] is the sub-list for extension extendee
 	0,  // [0:27] is the sub-list for field type_name
@@ -2338,6 +2412,7 @@ func file_ohm_v1_cell_proto_init() {
 	if File_ohm_v1_cell_proto != nil {
 		return
 	}
+	file_ohm_v1_explain_proto_init()
 	file_ohm_v1_jobs_proto_init()
 	file_ohm_v1_records_proto_init()
 	type x struct{}
@@ -2346,7 +2421,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

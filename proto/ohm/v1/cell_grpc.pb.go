@@ -400,6 +400,8 @@ var Cell_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Insight_Explain_FullMethodName       = "/ohm.v1.Insight/Explain"
+	Insight_ExplainNode_FullMethodName   = "/ohm.v1.Insight/ExplainNode"
+	Insight_ExplainTxn_FullMethodName    = "/ohm.v1.Insight/ExplainTxn"
 	Insight_ListConflicts_FullMethodName = "/ohm.v1.Insight/ListConflicts"
 	Insight_GetTxn_FullMethodName        = "/ohm.v1.Insight/GetTxn"
 	Insight_Audit_FullMethodName         = "/ohm.v1.Insight/Audit"
@@ -410,6 +412,11 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type InsightClient interface {
 	Explain(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
+	// ExplainNode asks the job's scheduler why its tasks do not go to one node.
+	ExplainNode(ctx context.Context, in *ExplainNodeRequest, opts ...grpc.CallOption) (*NodeAnswer, error)
+	// ExplainTxn asks the scheduler how it decided a transaction; where its log does not go back
+	// so far, what the cell has stored of it is the answer.
+	ExplainTxn(ctx context.Context, in *GetTxnRequest, opts ...grpc.CallOption) (*Decision, error)
 	ListConflicts(ctx context.Context, in *ListConflictsRequest, opts ...grpc.CallOption) (*ListConflictsResponse, error)
 	GetTxn(ctx context.Context, in *GetTxnRequest, opts ...grpc.CallOption) (*TxnView, error)
 	// Audit replays every revision that the store still has and asserts the promises of the transaction.
@@ -428,6 +435,26 @@ func (c *insightClient) Explain(ctx context.Context, in *GetJobRequest, opts ...
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainResponse)
 	err := c.cc.Invoke(ctx, Insight_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *insightClient) ExplainNode(ctx context.Context, in *ExplainNodeRequest, opts ...grpc.CallOption) (*NodeAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NodeAnswer)
+	err := c.cc.Invoke(ctx, Insight_ExplainNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *insightClient) ExplainTxn(ctx context.Context, in *GetTxnRequest, opts ...grpc.CallOption) (*Decision, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Decision)
+	err := c.cc.Invoke(ctx, Insight_ExplainTxn_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -469,6 +496,11 @@ func (c *insightClient) Audit(ctx context.Context, in *AuditRequest, opts ...grp
 // for forward compatibility.
 type InsightServer interface {
 	Explain(context.Context, *GetJobRequest) (*ExplainResponse, error)
+	// ExplainNode asks the job's scheduler why its tasks do not go to one node.
+	ExplainNode(context.Context, *ExplainNodeRequest) (*NodeAnswer, error)
+	// ExplainTxn asks the scheduler how it decided a transaction; where its log does not go back
+	// so far, what the cell has stored of it is the answer.
+	ExplainTxn(context.Context, *GetTxnRequest) (*Decision, error)
 	ListConflicts(context.Context, *ListConflictsRequest) (*ListConflictsResponse, error)
 	GetTxn(context.Context, *GetTxnRequest) (*TxnView, error)
 	// Audit replays every revision that the store still has and asserts the promises of the transaction.
@@ -485,6 +517,12 @@ type UnimplementedInsightServer struct{}
 
 func (UnimplementedInsightServer) Explain(context.Context, *GetJobRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedInsightServer) ExplainNode(context.Context, *ExplainNodeRequest) (*NodeAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainNode not implemented")
+}
+func (UnimplementedInsightServer) ExplainTxn(context.Context, *GetTxnRequest) (*Decision, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainTxn not implemented")
 }
 func (UnimplementedInsightServer) ListConflicts(context.Context, *ListConflictsRequest) (*ListConflictsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListConflicts not implemented")
@@ -530,6 +568,42 @@ func _Insight_Explain_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(InsightServer).Explain(ctx, req.(*GetJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Insight_ExplainNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InsightServer).ExplainNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Insight_ExplainNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InsightServer).ExplainNode(ctx, req.(*ExplainNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Insight_ExplainTxn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTxnRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InsightServer).ExplainTxn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Insight_ExplainTxn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InsightServer).ExplainTxn(ctx, req.(*GetTxnRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -598,6 +672,14 @@ var Insight_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Explain",
 			Handler:    _Insight_Explain_Handler,
+		},
+		{
+			MethodName: "ExplainNode",
+			Handler:    _Insight_ExplainNode_Handler,
+		},
+		{
+			MethodName: "ExplainTxn",
+			Handler:    _Insight_ExplainTxn_Handler,
 		},
 		{
 			MethodName: "ListConflicts",

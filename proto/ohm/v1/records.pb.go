@@ -4107,7 +4107,8 @@ type Reason struct {
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Dimension     string                 `protobuf:"bytes,2,opt,name=dimension,proto3" json:"dimension,omitempty"`
 	Nodes         int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"` // for people: the nearest miss, what would help
+	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`  // for people: the nearest miss
+	Remedy        string                 `protobuf:"bytes,50,opt,name=remedy,proto3" json:"remedy,omitempty"` // for people: what would help one of the nodes; empty: nothing that is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4170,6 +4171,13 @@ func (x *Reason) GetDetail() string {
 	return ""
 }
 
+func (x *Reason) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type GroupWaiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -4177,6 +4185,7 @@ type GroupWaiting struct {
 	Nodes         int32                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`     // that were looked at; the reasons' counts add up to it
 	Reasons       []*Reason              `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	Never         string                 `protobuf:"bytes,45,opt,name=never,proto3" json:"never,omitempty"`                                         // why no node of the cell could ever do, for people; empty: one could
+	Since         *timestamppb.Timestamp `protobuf:"bytes,51,opt,name=since,proto3" json:"since,omitempty"`                                         // when the first of them got no room
 	NoVictims     string                 `protobuf:"bytes,40,opt,name=no_victims,json=noVictims,proto3" json:"no_victims,omitempty"`                // why nothing of lower precedence gives way, for people; empty: there is none
 	NoVictimsCode string                 `protobuf:"bytes,105,opt,name=no_victims_code,json=noVictimsCode,proto3" json:"no_victims_code,omitempty"` // the same for programs: Limit | Budget | MinRun | PerTask | TooSmall
 	unknownFields protoimpl.UnknownFields
@@ -4246,6 +4255,13 @@ func (x *GroupWaiting) GetNever() string {
 		return x.Never
 	}
 	return ""
+}
+
+func (x *GroupWaiting) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
 }
 
 func (x *GroupWaiting) GetNoVictims() string {
@@ -5077,18 +5093,20 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x02id\x18< \x01(\tR\x02id\x12\x16\n" +
 	"\x06server\x18= \x01(\tR\x06server\x12\x17\n" +
 	"\x04code\x18> \x01(\x05H\x00R\x04code\x88\x01\x01B\a\n" +
-	"\x05_code\"l\n" +
+	"\x05_code\"\x84\x01\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\xdb\x01\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x16\n" +
+	"\x06remedy\x182 \x01(\tR\x06remedy\"\x8d\x02\n" +
 	"\fGroupWaiting\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x14\n" +
 	"\x05nodes\x18\x03 \x01(\x05R\x05nodes\x12(\n" +
 	"\areasons\x18\x04 \x03(\v2\x0e.ohm.v1.ReasonR\areasons\x12\x14\n" +
-	"\x05never\x18- \x01(\tR\x05never\x12\x1d\n" +
+	"\x05never\x18- \x01(\tR\x05never\x120\n" +
+	"\x05since\x183 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1d\n" +
 	"\n" +
 	"no_victims\x18( \x01(\tR\tnoVictims\x12&\n" +
 	"\x0fno_victims_code\x18i \x01(\tR\rnoVictimsCode\"\xb9\x02\n" +
@@ -5338,19 +5356,20 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	64,  // 89: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
 	64,  // 90: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
 	48,  // 91: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	64,  // 92: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	49,  // 93: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	64,  // 94: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	52,  // 95: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	64,  // 96: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	52,  // 97: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	52,  // 98: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	52,  // 99: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	100, // [100:100] is the sub-list for method output_type
-	100, // [100:100] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	64,  // 92: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	64,  // 93: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	49,  // 94: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	64,  // 95: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	52,  // 96: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	64,  // 97: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	52,  // 98: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	52,  // 99: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	52,  // 100: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	101, // [101:101] is the sub-list for method output_type
+	101, // [101:101] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }

@@ -1,0 +1,75 @@
+package place
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/resource"
+)
+
+// remedy says for people what would let the node that misses by least take a task; "" where
+// nothing short of another job file would.
+func (t *Table) remedy(q *Request, w refusal) string {
+	c := &t.candidates[w.nearest]
+	node := c.Node.Name
+	switch w.reason {
+	case ReasonNotReady:
+		return fmt.Sprintf("the agent of node %s comes back", node)
+	case string(cellstate.ReasonIneligible):
+		return fmt.Sprintf("ohm node resume %s", node)
+	case string(cellstate.ReasonDiskFull):
+		return fmt.Sprintf("room on the disk of node %s", node)
+	case string(cellstate.ReasonConstraint):
+		if _, ok := c.Node.Label(w.dimension); !ok {
+			return fmt.Sprintf("a label %s on node %s", w.dimension, node)
+		}
+	case string(cellstate.ReasonHold):
+		return fmt.Sprintf("the end of the hold on node %s", node)
+	case string(cellstate.ReasonPort):
+		if w.dimension != cellstate.DynamicPorts {
+			return fmt.Sprintf("port %s free on node %s", w.dimension, node)
+		}
+		return fmt.Sprintf("dynamic ports free on node %s", node)
+	case string(cellstate.ReasonResources):
+		return c.lacks(q, w)
+	}
+	return ""
+}
+
+// lacks says how much a candidate needs of a dimension beyond what is free or, where it has
+// less than that in all, which node would do.
+func (c *Candidate) lacks(q *Request, w refusal) string {
+	has, node := c.Node.Facts.GetCapacity(), c.Node.Name
+	more := func(want, has int64, text func(int64) string, what string) string {
+		if want > has {
+			return fmt.Sprintf("a node with %s%s", text(want), what)
+		}
+		return fmt.Sprintf("needs %s more%s on %s", text(want-w.free), what, node)
+	}
+	switch w.dimension {
+	case "cpu":
+		return more(q.CPUMilli, has.GetCpuMilli(), resource.FormatCPU, " of cpu")
+	case "memory":
+		return more(q.MemoryBytes, has.GetMemoryBytes(), resource.FormatBytes, " of memory")
+	case "disk":
+		return more(q.DiskBytes, has.GetDiskBytes(), resource.FormatBytes, " of disk")
+	}
+	suitable := 0
+	for i := range c.GPUs {
+		if q.allows(c.GPUs[i].Model) {
+			suitable++
+		}
+	}
+	models := strings.Join(q.Models, " or ")
+	if models != "" {
+		models = " of " + models
+	}
+	switch {
+	case suitable < q.GPUs:
+		return fmt.Sprintf("a node with %d GPUs%s", q.GPUs, models)
+	case q.Share < wholeGPU:
+		return fmt.Sprintf("needs %s more of one GPU%s on %s", resource.FormatShare(q.Share-int32(w.free)), models, node)
+	}
+	return fmt.Sprintf("needs %d more free GPUs%s on %s", q.GPUs-int(w.free), models, node)
+}
