@@ -87,7 +87,15 @@ func (b boxed) Capabilities() []string {
 }
 
 func (b boxed) Start(ctx context.Context, t driver.Task) error {
-	t.Image = b.agent.Image
-	t.Mounts = append(t.Mounts, driver.Mount{Source: b.agent.Notes, Target: b.agent.Notes})
+	box := func(of *driver.Box) {
+		of.Image = b.agent.Image
+		of.Mounts = append(of.Mounts, driver.Mount{Source: b.agent.Notes, Target: b.agent.Notes})
+	}
+	if t.Containers = slices.Clone(t.Containers); len(t.Containers) == 0 {
+		box(&t.Box)
+	}
+	for i := range t.Containers {
+		box(&t.Containers[i].Box)
+	}
 	return b.Driver.Start(ctx, t)
 }

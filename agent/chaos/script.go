@@ -22,6 +22,7 @@ type kind struct {
 	retries int
 	memory  int64 // 0: the usual
 	script  string
+	staged  bool // has other containers before the one of the script
 	// ends are the causes of the attempts, in order, of a task that nobody stops.
 	ends func(seconds int) []string
 }
@@ -38,7 +39,7 @@ func kinds() []kind {
 	once := func(int) []string { return []string{"exited 0"} }
 	never := func(int) []string { return nil }
 	return []kind{
-		{name: "short", weight: 26, script: `$b sleep 0.$SECONDS_; exit 0`, ends: once},
+		{name: "short", weight: 18, script: `$b sleep 0.$SECONDS_; exit 0`, ends: once},
 		{name: "long", weight: 12, script: `n=0; while [ $n -lt $SECONDS_ ]; do $b sleep 1; n=$((n+1)); done; exit 0`, ends: once},
 		{name: "again", weight: 12, retries: 3,
 			script: `$b sleep 0.3; [ $a -gt 2 ] || exit 3; exit 0`,
@@ -51,6 +52,8 @@ func kinds() []kind {
 		{name: "parent", weight: 12, script: `$b sleep 1000 & $b setsid $b sh -c '/bin/busybox sleep 1000 & /bin/busybox sleep 1001 &' & $b sleep $SECONDS_; exit 0`, ends: once},
 		{name: "deaf", weight: 12, service: true, script: `trap '' TERM; $b sh -c 'trap "" TERM; while :; do /bin/busybox sleep 1; done' & while :; do $b sleep 1; done`, ends: never},
 		{name: "apart", weight: 10, service: true, apart: true, script: `exec $b nc -ll -p $OHM_PORT_HTTP -e $b true`, ends: never},
+		// What its first container has left must be there, once.
+		{name: "staged", weight: 8, staged: true, script: `[ -e $HOME/first ] || exit 9; $b sleep $SECONDS_; exit 0`, ends: once},
 		{name: "server", weight: 6, service: true, script: `($b sleep 10000 &); exec $b sleep 10000`, ends: never},
 	}
 }
@@ -110,6 +113,16 @@ func (j *job) spec(notes string) *ohmv1.JobSpec {
 			Env:         map[string]string{"SECONDS_": fmt.Sprint(j.seconds), markEnv: notes},
 			Resources:   &ohmv1.Resources{CpuMilli: 10, MemoryBytes: cmp.Or(j.kind.memory, 64<<20)},
 		}},
+	}
+	if j.kind.staged {
+		g := s.Groups[0]
+		script := func(text string) []string { return []string{"/bin/busybox", "sh", "-c", prelude + text} }
+		g.Containers = []*ohmv1.Container{
+			{Name: "first", Role: "init", Command: script(`[ ! -e $HOME/first ] || exit 8; echo >$HOME/first; $b sleep 0.$SECONDS_`)},
+			{Name: "beside", Role: "sidecar", Command: script(`$b setsid $b sleep 1000 & $b sleep 1000`)},
+			{Name: "main", Role: "main", Command: g.Command},
+		}
+		g.Command = nil
 	}
 	if j.kind.apart {
 		s.Groups[0].Network, s.Groups[0].Ports = "own", []*ohmv1.Port{{Name: "http"}}

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"bufio"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -67,4 +68,34 @@ func number(dir, file string) int64 {
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// OOMs counts the processes that were killed for want of memory, in all groups of the
+// task. (v1 counts a victim in its own group only.)
+func (g Groups) OOMs() (n int64) {
+	switch {
+	case g.Memory == "":
+	case g.Memory == g.Unified:
+		n = counter(filepath.Join(g.Memory, "memory.events"), "oom_kill")
+	default:
+		for _, dir := range tree(g.Memory) {
+			n += counter(filepath.Join(dir, "memory.oom_control"), "oom_kill")
+		}
+	}
+	return n
+}
+
+func counter(path, name string) int64 {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if key, value, _ := strings.Cut(s.Text(), " "); key == name {
+			n, _ := strconv.ParseInt(value, 10, 64)
+			return n
+		}
+	}
+	return 0
 }
