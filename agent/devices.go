@@ -153,6 +153,12 @@ func (a *Agent) equip(t *driver.Task) {
 		}
 		t.DeviceNodes = appendNew(t.DeviceNodes, e.Nodes)
 		t.DeviceFiles = appendNew(t.DeviceFiles, e.Mounts)
+		for _, h := range e.Hooks {
+			hook := driver.Hook{Path: h.Path, Args: h.Args, Env: h.Env, Timeout: time.Duration(h.Timeout) * time.Second}
+			if !slices.ContainsFunc(t.Hooks, hook.Same) {
+				t.Hooks = append(t.Hooks, hook)
+			}
+		}
 	}
 	if len(t.Containers) == 0 {
 		t.Env = with(t.Env, env)

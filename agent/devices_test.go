@@ -48,6 +48,7 @@ func (w *world) withDevices(n int) *bench {
 		id := "g" + string(rune('0'+i))
 		b.devices = append(b.devices, device.Device{ID: id, Model: "T4", Edits: device.Edits{
 			Env: map[string]string{"CARD": id, "MODE": "shared"}, Nodes: []string{"/dev/" + id, "/dev/control"}, Mounts: []string{"/usr/lib/card.so"},
+			Hooks: []device.Hook{{Path: "/bin/hook", Args: []string{"hook", "all"}, Timeout: 2}, {Path: "/bin/hook", Args: []string{"hook", id}}},
 		}})
 	}
 	w.config.Node.Gpus = nil
@@ -99,6 +100,9 @@ func TestEquip(t *testing.T) {
 		equal(t, "env", told.Env, map[string]string{"OHM_JOB": "a", "CARD": "g0,g2", "MODE": "shared"})
 		equal(t, "device files", told.DeviceNodes, []string{"/dev/g0", "/dev/control", "/dev/g2"})
 		equal(t, "other files", told.DeviceFiles, []string{"/usr/lib/card.so"})
+		equal(t, "hooks", told.Hooks, []driver.Hook{
+			{Path: "/bin/hook", Args: []string{"hook", "all"}, Timeout: 2 * time.Second}, {Path: "/bin/hook", Args: []string{"hook", "g0"}}, {Path: "/bin/hook", Args: []string{"hook", "g2"}},
+		})
 		several := assignment("several", 1000, gpus("g1"), func(a *ohmv1.Assignment) {
 			a.Containers = []*ohmv1.Container{{Name: "first", Role: "init", Command: a.Command}, {Name: "second", Role: "main", Command: a.Command, Env: a.Env}}
 			a.Command, a.Env = nil, nil

@@ -36,6 +36,17 @@ type Edits struct {
 	Env    map[string]string `json:"env,omitempty"`
 	Nodes  []string          `json:"nodes,omitempty"`  // device files
 	Mounts []string          `json:"mounts,omitempty"` // files of the machine, at the same path, read-only
+	Hooks  []Hook            `json:"hooks,omitempty"`  // in order
+}
+
+// Hook is a program of the machine that completes a root file system for the device before the
+// task's command starts, as an OCI runtime's createContainer hook does: it makes links to
+// libraries and the list by which they are found, for instance.
+type Hook struct {
+	Path    string   `json:"path"`              // absolute, on the machine
+	Args    []string `json:"args,omitempty"`    // the first is what it is called by; none: its path
+	Env     []string `json:"env,omitempty"`     // name=value, all that it has
+	Timeout int      `json:"timeout,omitempty"` // seconds; 0: the driver's own
 }
 
 // Source finds devices.

@@ -40,7 +40,7 @@ const (
 // Needs are the abilities that the task's fields ask for.
 func Needs(t Task) ability.Set {
 	asks := ability.Task{
-		CPUMax: t.CPUMax > 0, Pids: t.Pids > 0, Several: len(t.Containers) > 0, Devices: len(t.DeviceNodes)+len(t.DeviceFiles) > 0,
+		CPUMax: t.CPUMax > 0, Pids: t.Pids > 0, Several: len(t.Containers) > 0, Devices: len(t.DeviceNodes)+len(t.DeviceFiles)+len(t.Hooks) > 0,
 		Probed: t.Probed, OwnNetwork: t.OwnNetwork,
 	}
 	for _, c := range t.All() {
@@ -78,6 +78,11 @@ func (t Task) valid() error {
 	for _, file := range slices.Concat(t.DeviceNodes, t.DeviceFiles) {
 		if !strings.HasPrefix(file, "/") || path.Clean(file) != file {
 			return fmt.Errorf("task %s has a device file %q, which is no clean absolute path", t.ID, file)
+		}
+	}
+	for _, h := range t.Hooks {
+		if !path.IsAbs(h.Path) || h.Timeout < 0 {
+			return fmt.Errorf("task %s has a hook %q, whose path is not absolute, or with a time below zero", t.ID, h.Path)
 		}
 	}
 	if len(t.Containers) > 0 && (len(t.Command) > 0 || len(t.Env) > 0) {

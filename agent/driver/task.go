@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"slices"
 	"time"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -18,7 +19,10 @@ type Task struct {
 	// that its GPUs need, read-only; each is at the same path in every box of it. A box
 	// without an image has the node's own.
 	DeviceNodes, DeviceFiles []string
-	MaxRuntime               time.Duration // for drivers that simulate; the agent enforces it for real ones
+	// Hooks complete the root of each box with an image for these devices, in order, before its
+	// command starts.
+	Hooks      []Hook
+	MaxRuntime time.Duration // for drivers that simulate; the agent enforces it for real ones
 
 	Box                    // what Command runs in
 	Containers []Container // of a task that has several, in place of Command, Env and Box; absent: one main container of these
@@ -58,6 +62,33 @@ type Box struct {
 	// Confined: no process of it gains privileges by executing a file, and it is held to the
 	// driver's usual seccomp profile. With an Image this is always so.
 	Confined bool
+}
+
+// Hook is a program of the node that is run as an OCI runtime runs its createContainer hooks
+// (runtime-spec, config.md): in the container's namespaces, with all that is mounted for it,
+// before its root is entered; told by its standard input, in JSON, in which folder (bundle) a
+// config.json says where the root is. If it fails, so does the start.
+type Hook struct {
+	Path    string        // absolute
+	Args    []string      // the first is what it is called by; none: its path
+	Env     []string      // name=value, all that it has
+	Timeout time.Duration // 0: HookTimeout
+}
+
+// HookTimeout is how long a hook may run that names no time.
+const HookTimeout = time.Minute
+
+// Same says whether the other does the same.
+func (h Hook) Same(other Hook) bool {
+	return h.Path == other.Path && h.Timeout == other.Timeout && slices.Equal(h.Args, other.Args) && slices.Equal(h.Env, other.Env)
+}
+
+// Arguments are those that it is called with.
+func (h Hook) Arguments() []string {
+	if len(h.Args) == 0 {
+		return []string{h.Path}
+	}
+	return h.Args
 }
 
 // DefaultPids bounds the processes and threads of a task that names no bound.

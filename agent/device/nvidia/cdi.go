@@ -19,7 +19,8 @@ import (
 const kind = "nvidia.com/gpu"
 
 // cdiSpec is what is used of a file of the Container Device Interface, version 0.3 to 1.1
-// (https://github.com/cncf-tags/container-device-interface, SPEC.md). Hooks are not run.
+// (https://github.com/cncf-tags/container-device-interface, SPEC.md). Of its hooks the kind
+// createContainer is known, which is all that NVIDIA's tool writes.
 type cdiSpec struct {
 	Kind    string   `yaml:"kind"`
 	Edits   cdiEdits `yaml:"containerEdits"` // for all of its devices
@@ -39,6 +40,13 @@ type cdiEdits struct {
 		HostPath      string `yaml:"hostPath"`
 		ContainerPath string `yaml:"containerPath"`
 	} `yaml:"mounts"`
+	Hooks []struct {
+		Name    string   `yaml:"hookName"`
+		Path    string   `yaml:"path"`
+		Args    []string `yaml:"args"`
+		Env     []string `yaml:"env"`
+		Timeout int      `yaml:"timeout"`
+	} `yaml:"hooks"`
 }
 
 // readCDI reads the edits of each device from the files in some folders; of two of one name
@@ -80,8 +88,8 @@ func readCDI(folders []string) (map[string]device.Edits, error) {
 	return all, nil
 }
 
-// onto adds the edits. What would appear elsewhere than it is on the machine is refused:
-// a task would not find it.
+// onto adds the edits. What would appear elsewhere than it is on the machine, and what is not
+// known, is refused: a task would not find it.
 func (c cdiEdits) onto(e *device.Edits) error {
 	for _, text := range c.Env {
 		key, value, ok := strings.Cut(text, "=")
@@ -101,6 +109,12 @@ func (c cdiEdits) onto(e *device.Edits) error {
 			return fmt.Errorf("file %s would appear as %s", m.HostPath, m.ContainerPath)
 		}
 		e.Mounts = append(e.Mounts, m.HostPath)
+	}
+	for _, h := range c.Hooks {
+		if h.Name != "createContainer" {
+			return fmt.Errorf("hook %s is of kind %s, which is not known", h.Path, h.Name)
+		}
+		e.Hooks = append(e.Hooks, device.Hook{Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout})
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ containerEdits:
   env: [NVIDIA_VISIBLE_DEVICES=void]
   deviceNodes: [{path: /dev/nvidiactl}]
   mounts: [{hostPath: /usr/lib/libcuda.so.1, containerPath: /usr/lib/libcuda.so.1, options: [ro, bind]}]
+  hooks: [{hookName: createContainer, path: /usr/bin/nvidia-ctk, args: [nvidia-ctk, hook, update-ldcache], env: [A=b], timeout: 3}]
 devices:
 - name: "0"
   containerEdits: {deviceNodes: [{path: /dev/nvidia0, hostPath: /dev/nvidia0}]}
@@ -57,6 +58,7 @@ func TestDevices(t *testing.T) {
 	want := []device.Device{
 		{ID: first, Model: "Tesla-T4", Memory: 15 << 30, Edits: device.Edits{
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"}, Nodes: []string{"/dev/nvidiactl", "/dev/nvidia0"}, Mounts: []string{"/usr/lib/libcuda.so.1"},
+			Hooks: []device.Hook{{Path: "/usr/bin/nvidia-ctk", Args: []string{"nvidia-ctk", "hook", "update-ldcache"}, Env: []string{"A=b"}, Timeout: 3}},
 		}},
 		{ID: second, Model: "NVIDIA-A100-SXM4-80GB", Edits: device.Edits{
 			Env: map[string]string{"CUDA_VISIBLE_DEVICES": second, "NVIDIA_VISIBLE_DEVICES": second},
@@ -81,6 +83,7 @@ func TestBroken(t *testing.T) {
 		"no bus":            {tools(t, first+", T4, here, 0, 1 MiB\n", 0, cdi), "is no card"},
 		"CDI":               {tools(t, cards, 0, "kind: [x"), "gpu.yaml"},
 		"CDI, another path": {tools(t, cards, 0, strings.Replace(cdi, "hostPath: /dev/nvidia0", "hostPath: /dev/nvidia7", 1)), "would appear as"},
+		"CDI, another hook": {tools(t, cards, 0, strings.Replace(cdi, "createContainer", "poststop", 1)), "kind poststop"},
 	} {
 		if devices, err := c.s.Devices(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v, want %q", name, devices, err, c.want)

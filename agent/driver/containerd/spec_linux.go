@@ -1,11 +1,13 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
@@ -57,6 +59,13 @@ func (d *Driver) spec(t driver.Task, c driver.Container, img client.Image, netwo
 		s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: list, Permitted: list, Effective: list}
 		s.Root.Readonly = c.ReadOnlyRoot
 		s.Linux.CgroupsPath = filepath.Join("/", d.cgroupName, hash(t.ID), box.ID)
+		for _, h := range t.Hooks {
+			if s.Hooks == nil {
+				s.Hooks = &specs.Hooks{}
+			}
+			seconds := int(cmp.Or(h.Timeout, driver.HookTimeout) / time.Second)
+			s.Hooks.CreateContainer = append(s.Hooks.CreateContainer, specs.Hook{Path: h.Path, Args: h.Arguments(), Env: h.Env, Timeout: &seconds})
+		}
 		for _, file := range t.DeviceFiles {
 			s.Mounts = append(s.Mounts, bind(file, file, "ro"))
 		}

@@ -194,6 +194,11 @@ func (d *Driver) checkMachine(t driver.Task) error {
 			return fmt.Errorf("%s, which a device of the task needs, is not on this node", file)
 		}
 	}
+	for _, h := range t.Hooks {
+		if !folder.Exists(h.Path) {
+			return fmt.Errorf("hook %s, which a device of the task needs, is not on this node", h.Path)
+		}
+	}
 	for _, c := range t.All() {
 		for _, m := range c.Mounts {
 			if m.Source != "" && !folder.Exists(m.Source) {

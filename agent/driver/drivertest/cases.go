@@ -71,6 +71,7 @@ var cases = []struct {
 	{"Stats", driver.CanStats, stats},
 	{"DiskBytes", Processes, diskBytes},
 	{"Devices", driver.CanDevices, devices},
+	{"DeviceHooks", driver.CanDevices, hooks},
 
 	{"OwnNetwork", driver.CanOwnNetwork, ownNetwork},
 	{"OwnNetworkPortBusy", driver.CanOwnNetwork, ownNetworkPortBusy},

@@ -28,11 +28,12 @@ type root struct {
 	Store  string   // folder of the layers, which go by their names: all paths would be too long
 	Layers []string // the lowest first
 	Dir    string   // name of the folder in which it is mounted and written to
+	Hooks  []driver.Hook
 }
 
 // inside is a container of a task in its image, which says what the container leaves out.
 func inside(img image.Image, t driver.Task, c driver.Container) (program, error) {
-	p := program{Name: c.Name, Role: c.Role, Box: c.Box, Root: root{Dir: boxDir}}
+	p := program{Name: c.Name, Role: c.Role, Box: c.Box, Root: root{Dir: boxDir, Hooks: t.Hooks}}
 	if c.Role != driver.Main {
 		p.Root.Dir += "-" + c.Name
 	}
@@ -89,6 +90,11 @@ func (r root) enter(b driver.Box, scratch string, before func() error) error {
 	}
 	for _, m := range append(mounts, b.Mounts...) {
 		if err := in.mount(m); err != nil {
+			return err
+		}
+	}
+	for _, h := range r.Hooks {
+		if err := runHook(h, dir, at); err != nil {
 			return err
 		}
 	}
