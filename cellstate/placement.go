@@ -25,6 +25,7 @@ type Placement struct {
 	compared Revision         // fence.compared
 	records  int32            // fence.records
 	attempt  int32
+	rank     int32
 	whole    bool
 }
 
@@ -46,6 +47,7 @@ func (p *Placement) keep(record *ohmv1.Placement) {
 	p.shared, p.whole = record, true
 	p.node, p.attempt, p.job = &placedOn{name: NodeName(record.GetNode())}, record.GetAttempt(), Revision(record.GetJobRevision())
 	p.compared, p.records = Revision(record.GetFence().GetCompared()), record.GetFence().GetRecords()
+	p.rank = record.GetRank()
 }
 
 // Record is the message as it is stored, with all that this release does not know of it. It
@@ -64,7 +66,7 @@ func (p *Placement) Record() *ohmv1.Placement {
 		return true
 	})
 	to.SetUnknown(from.GetUnknown())
-	m.Slot, m.Attempt, m.Node, m.JobRevision = p.Slot.Proto(), p.attempt, p.GetNode(), int64(p.job)
+	m.Slot, m.Attempt, m.Node, m.JobRevision, m.Rank = p.Slot.Proto(), p.attempt, p.GetNode(), int64(p.job), p.rank
 	m.Fence = &ohmv1.Fence{Compared: int64(p.compared), Records: p.records}
 	return m
 }
@@ -132,4 +134,5 @@ func (p *Placement) GetLatestEnd() *timestamppb.Timestamp {
 	return p.message().GetLatestEnd()
 }
 func (p *Placement) GetScopes() []*ohmv1.ScopeFence  { return p.message().GetScopes() }
+func (p *Placement) GetWorld() string                { return p.message().GetWorld() }
 func (p *Placement) GetTime() *timestamppb.Timestamp { return p.message().GetTime() }

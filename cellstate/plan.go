@@ -112,7 +112,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 	if len(fit) > 0 && txn.Mode == Atomic {
 		p.write()
 	}
-	whole := p.whole(txn, fit)
+	whole, member := p.whole(txn, fit), p.world(txn, fit)
 	for _, a := range fit {
 		c := &txn.Claims[a.claim]
 		w, ok := p.writeFor(txn, c, a.scopes)
@@ -126,7 +126,7 @@ func (p *planner) txn(t int, txn *Txn, skip func(int) bool) {
 			}
 		}
 		p.spend(w, txn, c)
-		p.claim(&p.Writes[w], txn, c, a.eviction, whole)
+		p.claim(&p.Writes[w], txn, c, a.eviction, whole, member[c.Slot])
 		endHolds(&p.Writes[w], p.valid.snapshot.Node(c.Node), txn, c)
 		p.Claims[w] = append(p.Claims[w], ClaimRef{t, a.claim})
 	}
@@ -248,7 +248,7 @@ func (p *planner) committed(txn *Txn, i int) Revision {
 }
 
 // claim adds one claim to its write.
-func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
+func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool, in member) {
 	if name := c.Slot.JobName(); p.jobOf != name || p.job.Revision != c.JobRevision {
 		p.jobOf, p.job = name, Guard{Key: JobKey(name), Revision: c.JobRevision}
 		p.tasks.Key, p.tasks.End = TasksKeys(name)
@@ -259,6 +259,7 @@ func (p *planner) claim(w *Write, txn *Txn, c *Claim, e *eviction, whole bool) {
 	}
 	placed := c.placement(txn)
 	placed.Time = p.now
+	placed.World, placed.WorldSize, placed.Rank = in.world, in.size, in.rank
 	if !c.Ends.IsZero() {
 		placed.LatestEnd = p.end(c.Ends)
 	}

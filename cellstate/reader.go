@@ -134,9 +134,18 @@ const (
 	fieldNode        = 3
 	fieldJobRevision = 14
 	fieldFence       = 18
+	fieldRank        = 102
 
 	ownFields = 1<<fieldSlot | 1<<fieldAttempt | 1<<fieldNode | 1<<fieldJobRevision | 1<<fieldFence
 )
+
+// own is the bit of a field that each placement has for itself; 0: it has not.
+func own(field uint64) uint64 {
+	if field == fieldRank {
+		return 1 // no field has the number 0
+	}
+	return 1 << field & ownFields
+}
 
 // mostRuns of bytes between fields of its own has a placement that is taken apart.
 const mostRuns = 8
@@ -181,7 +190,7 @@ func joinedIs(runs [][]byte, whole []byte) bool {
 // takeApart reads a placement's own fields and returns what stands between them; false if
 // the row could not say all that they do.
 func (r *Reader) takeApart(p *Placement, raw []byte, runs [][]byte) (_ [][]byte, ok bool) {
-	seen, start := 0, 0
+	seen, start := uint64(0), 0
 	for at := 0; at < len(raw); {
 		tag, n := protowire.ConsumeVarint(raw[at:])
 		if n < 0 {
@@ -202,11 +211,11 @@ func (r *Reader) takeApart(p *Placement, raw []byte, runs [][]byte) (_ [][]byte,
 			return nil, false
 		}
 		end := at + n + m
-		if field := tag >> 3; field < 32 && ownFields>>field&1 == 1 {
-			if seen>>field&1 == 1 || !r.takeOwn(p, tag, number, value) {
+		if bit := own(tag >> 3); bit != 0 {
+			if seen&bit != 0 || !r.takeOwn(p, tag, number, value) {
 				return nil, false
 			}
-			seen |= 1 << field
+			seen |= bit
 			if start < at {
 				runs = append(runs, raw[start:at])
 			}
@@ -237,6 +246,8 @@ func (r *Reader) takeOwn(p *Placement, tag, number uint64, value []byte) bool {
 		p.node = r.node(value)
 	case fieldJobRevision<<3 | uint64(protowire.VarintType):
 		p.job = Revision(number)
+	case fieldRank<<3 | uint64(protowire.VarintType):
+		p.rank = int32(number)
 	case fieldFence<<3 | uint64(protowire.BytesType):
 		numbers, ok := twoNumbers(value, 1)
 		p.compared, p.records = Revision(numbers[0]), int32(numbers[1])

@@ -22,6 +22,9 @@ func drawPlacement(t *rapid.T, slot Slot) *ohmv1.Placement {
 		Scheduler: "batch", Instance: "batch-0", Txn: "01KB", Mode: Incremental, TxnClaims: 3, SnapshotRevision: 7, JobRevision: one("job"),
 		Time: &timestamppb.Timestamp{Seconds: 5}, Fence: &ohmv1.Fence{Compared: one("compared"), Records: int32(one("records"))},
 	}
+	if some("gang") {
+		p.World, p.WorldSize, p.Rank = "01KA", 4, int32(one("rank"))
+	}
 	if some("slot of another") {
 		p.Slot = rapid.SampledFrom([]*ohmv1.Slot{nil, {}, {Namespace: "default", Job: "other", Group: "main"},
 			{Namespace: slot.Namespace, Job: slot.Job, Group: slot.Group, Index: int32(slot.Index), Version: slot.Version + 1}}).Draw(t, "slot")
@@ -125,7 +128,7 @@ func rowSays(t *rapid.T, p *Placement, m *ohmv1.Placement) {
 		Slot: p.GetSlot(), Attempt: p.GetAttempt(), Node: p.GetNode(), Resources: p.GetResources(), Gpus: p.GetGpus(), Ports: p.GetPorts(),
 		Precedence: p.GetPrecedence(), Scheduler: p.GetScheduler(), Instance: p.GetInstance(), Txn: p.GetTxn(), Mode: p.GetMode(),
 		TxnClaims: p.GetTxnClaims(), SnapshotRevision: p.GetSnapshotRevision(), JobRevision: p.GetJobRevision(), Victims: p.GetVictims(),
-		EvictedBy: p.GetEvictedBy(), Time: p.GetTime(), Fence: m.GetFence(),
+		EvictedBy: p.GetEvictedBy(), Time: p.GetTime(), Fence: m.GetFence(), World: p.GetWorld(), WorldSize: m.GetWorldSize(), Rank: p.rank,
 	}
 	got.ProtoReflect().SetUnknown(m.ProtoReflect().GetUnknown())
 	if !proto.Equal(got, m) || p.compared != Revision(m.GetFence().GetCompared()) || p.records != m.GetFence().GetRecords() {
@@ -191,7 +194,7 @@ func TestPlacementsShare(t *testing.T) {
 	for i := range 3 {
 		slot := Slot{"default", "j", "main", i, 1}
 		raw, err := proto.Marshal(&ohmv1.Placement{Slot: slot.Proto(), Attempt: 1, Node: "n1", Txn: "T", Resources: &ohmv1.Resources{CpuMilli: 1},
-			JobRevision: int64(i), Fence: &ohmv1.Fence{Compared: int64(i), Records: 1}})
+			JobRevision: int64(i), Fence: &ohmv1.Fence{Compared: int64(i), Records: 1}, World: "T", WorldSize: 3, Rank: int32(i)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,12 +2,11 @@ package server
 
 import (
 	"fmt"
-	"hash/fnv"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
@@ -159,59 +158,22 @@ func environment(j *cellstate.Job, p *cellstate.Placement, cell string, users ..
 	return env
 }
 
-// The ports of gangs' masters: gangs that share a node should not meet.
-const (
-	masterPortFirst = 29500
-	masterPorts     = 1000
-)
-
-// gangEnvironment tells a member of a gang who the others are. Members are ranked by
-// group, in the order of the job, and index.
+// gangEnvironment tells a member of a gang who the others are, and where to meet.
 func gangEnvironment(env map[string]string, j *cellstate.Job, p *cellstate.Placement) {
-	members := gangOf(j, p)
-	var hosts []string
+	members := cellstate.Members(j, p)
+	hosts := make([]string, len(members))
 	for rank, m := range members {
-		hosts = append(hosts, m.GetNode())
+		hosts[rank] = m.GetNode()
 		if cellstate.SlotOf(m.GetSlot()) == p.Slot {
 			env["OHM_RANK"] = fmt.Sprint(rank)
 		}
 	}
-	port := fnv.New32a()
-	_, _ = port.Write([]byte(fmt.Sprintf("%s@%d", j.Name, p.Slot.Version))) // a hash never fails
 	env["OHM_WORLD_SIZE"] = fmt.Sprint(len(members))
 	env["OHM_HOSTS"] = strings.Join(hosts, ",")
-	env["MASTER_ADDR"] = members[0].GetNode()
-	env["MASTER_PORT"] = fmt.Sprint(masterPortFirst + port.Sum32()%masterPorts)
-}
-
-// gangOf are the members of the gang that p is one of. The tasks that were committed
-// with it count as members for good, so that what a member was told stays true when
-// another ends; for the slots that have none of those, the live ones do.
-func gangOf(j *cellstate.Job, p *cellstate.Placement) []*ohmv1.Placement {
-	var members []*ohmv1.Placement
-	for _, t := range j.Tasks {
-		if t.Slot.Version != p.Slot.Version {
-			continue
-		}
-		var member *ohmv1.Placement
-		if t.Placement != nil {
-			member = t.Placement.Record()
-		}
-		for _, e := range t.Ended {
-			if e.GetPlacement().GetTxn() == p.GetTxn() {
-				member = e.GetPlacement()
-			}
-		}
-		if member != nil {
-			members = append(members, member)
+	env["MASTER_ADDR"] = hosts[0]
+	for _, port := range members[0].GetPorts() {
+		if port.GetName() == jobspec.MasterPort {
+			env["MASTER_PORT"] = fmt.Sprint(port.GetNumber())
 		}
 	}
-	order := map[string]int{}
-	for i, g := range j.Record.GetSpec().GetGroups() {
-		order[g.GetName()] = i
-	}
-	slices.SortStableFunc(members, func(a, b *ohmv1.Placement) int { // by slot already: groups by name, then index
-		return order[a.GetSlot().GetGroup()] - order[b.GetSlot().GetGroup()]
-	})
-	return members
 }

@@ -182,7 +182,7 @@ func (w *world) open(node, session string) *agent {
 		w.t.Fatal(err)
 	}
 	a := &agent{w: w, node: node, stream: stream, cancel: cancel}
-	facts := celltest.Node{Name: node, GPUs: 2}.Proto()
+	facts := celltest.Node{Name: node, GPUs: 2, Ports: [2]int32{20000, 20099}}.Proto()
 	facts.Capabilities = []string{ability.HostRoot, ability.Image, ability.Registry, ability.Containers, ability.User, ability.Mount, ability.CPUMax, ability.Pids}
 	a.send(&ohmv1.AgentMessage{Message: &ohmv1.AgentMessage_Hello{Hello: &ohmv1.Hello{Node: facts, Session: session}}})
 	return a

@@ -42,7 +42,7 @@ func DefaultPrecedence(kind string) int32 {
 
 // Defaults fills in what a job leaves out: the namespace, the scheduler named like the
 // kind, the precedence by kind, how to stop, what to do when a node is silent, the role of a
-// container, and for ml a gang of all tasks.
+// container, and for ml a gang of all tasks with a port to meet at.
 func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
@@ -100,6 +100,22 @@ func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Gang.OnTimeout == "" {
 		spec.Gang.OnTimeout = "wait"
 	}
+	for _, g := range spec.Groups {
+		defaultMaster(g)
+	}
+}
+
+// MasterPort is the name of the port at which the members of a gang meet: that of its rank 0.
+const MasterPort = "master"
+
+// defaultMaster gives a group of a gang a dynamic port to meet at, if it names none. Any of
+// its tasks may come to be rank 0, so each has one.
+func defaultMaster(g *ohmv1.Group) {
+	if slices.ContainsFunc(g.Ports, func(p *ohmv1.Port) bool { return p.GetName() == MasterPort }) {
+		return
+	}
+	g.Ports = append(g.Ports, &ohmv1.Port{Name: MasterPort})
+	slices.SortFunc(g.Ports, byName)
 }
 
 // tasks is the number of tasks of all groups.

@@ -158,7 +158,7 @@ func groupFields() []field[ohmv1.Group] {
 				}
 			}},
 	}, groupRuleFields(), groupBoxFields(), []field[group]{
-		{name: "ports", form: "map of numbers", preset: "none", meaning: "Ports of the node that each task owns, by name: 1 to 65535, or 0 for any one that the node has free. A task finds them in `OHM_PORT_<NAME>`.", aka: []string{"port"},
+		{name: "ports", form: "map of numbers", preset: "none", meaning: "Ports of the node that each task owns, by name: 1 to 65535, or 0 for any one that the node has free. A task finds them in `OHM_PORT_<NAME>`. Those of an ml job have one more, `master`, to meet at.", aka: []string{"port"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Ports = r.ports(at, v) }},
 		{name: "network", form: strings.Join(networks(), " \\| "), preset: "`host`", meaning: "The network that each task is in: its node's, or one of its own, with nothing in it but the task, which is reached at its `ports`.", aka: []string{"networkMode", "net"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Network = r.name(at, v) }},

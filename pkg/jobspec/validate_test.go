@@ -117,6 +117,10 @@ func TestDefaults(t *testing.T) {
 	want.Stop = &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second), Replace: "afterExit"}
 	want.WhenSilent = &ohmv1.WhenSilent{Then: "replace"}
 	want.Gang, want.Precedence = &ohmv1.Gang{Min: 6, OnTimeout: "wait"}, proto.Int32(100)
+	want.Groups[0].Ports = []*ohmv1.Port{{Name: "a", Number: 80}, {Name: MasterPort}, {Name: "z"}}
+	want.Groups[1].Ports = []*ohmv1.Port{{Name: MasterPort, Number: 29500}} // the job's own
+	spec.Groups[0].Ports = []*ohmv1.Port{{Name: "z"}, {Name: "a", Number: 80}}
+	spec.Groups[1].Ports = want.Groups[1].Ports
 	Defaults(spec)
 	if diff := cmp.Diff(want, spec, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -2626,8 +2626,14 @@ type Placement struct {
 	LatestEnd        *timestamppb.Timestamp `protobuf:"bytes,45,opt,name=latest_end,json=latestEnd,proto3" json:"latest_end,omitempty"` // by its job's maxRuntime; absent: nobody knows
 	Scopes           []*ScopeFence          `protobuf:"bytes,30,rep,name=scopes,proto3" json:"scopes,omitempty"`                        // that came with it: of rules that are wider than a node, and of budgets
 	Drained          bool                   `protobuf:"varint,105,opt,name=drained,proto3" json:"drained,omitempty"`                    // of a job with a disruption budget: it is to end, since its node drains
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// A gang's world, which its commit founds, or joins where members of one live: it is named
+	// by the transaction that founded it. The world has as many ranks, from 0, as world_size
+	// says; a slot that comes again into the same world has the rank that it had.
+	World         string `protobuf:"bytes,100,opt,name=world,proto3" json:"world,omitempty"`
+	WorldSize     int32  `protobuf:"varint,101,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
+	Rank          int32  `protobuf:"varint,102,opt,name=rank,proto3" json:"rank,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
@@ -2805,6 +2811,27 @@ func (x *Placement) GetDrained() bool {
 		return x.Drained
 	}
 	return false
+}
+
+func (x *Placement) GetWorld() string {
+	if x != nil {
+		return x.World
+	}
+	return ""
+}
+
+func (x *Placement) GetWorldSize() int32 {
+	if x != nil {
+		return x.WorldSize
+	}
+	return 0
+}
+
+func (x *Placement) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
 }
 
 // ScopeFence says what the commit of a record compared of a scope's fence, and how many
@@ -4926,7 +4953,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06Victim\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
-	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xf5\x05\n" +
+	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xbe\x06\n" +
 	"\tPlacement\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
@@ -4954,7 +4981,11 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"latest_end\x18- \x01(\v2\x1a.google.protobuf.TimestampR\tlatestEnd\x12*\n" +
 	"\x06scopes\x18\x1e \x03(\v2\x12.ohm.v1.ScopeFenceR\x06scopes\x12\x18\n" +
-	"\adrained\x18i \x01(\bR\adrained\"X\n" +
+	"\adrained\x18i \x01(\bR\adrained\x12\x14\n" +
+	"\x05world\x18d \x01(\tR\x05world\x12\x1d\n" +
+	"\n" +
+	"world_size\x18e \x01(\x05R\tworldSize\x12\x12\n" +
+	"\x04rank\x18f \x01(\x05R\x04rank\"X\n" +
 	"\n" +
 	"ScopeFence\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1a\n" +
