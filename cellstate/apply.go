@@ -238,6 +238,9 @@ func (a *applier) change(c *Change) {
 	case KindWaiting:
 		j := a.job(k.Job)
 		j.Waiting, j.WaitingRevision = value[*ohmv1.Waiting](c), rev
+	case KindRollout:
+		j := a.job(k.Job)
+		j.Rollout, j.RolloutRevision = value[*ohmv1.Rollout](c), rev
 	case KindNode:
 		n := a.records(k.Node)
 		n.Facts, n.FactsRevision = value[*ohmv1.Node](c), rev
@@ -328,7 +331,7 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 		j.Tasks = slices.DeleteFunc(j.Tasks, (*Task).empty)
 	}
 	for _, j := range a.jobs {
-		if j.Record == nil && j.Waiting == nil && len(j.Tasks) == 0 {
+		if j.Record == nil && j.Waiting == nil && j.Rollout == nil && len(j.Tasks) == 0 {
 			a.next.jobs.remove(j.Name, a.stamp)
 		}
 	}

@@ -37,6 +37,7 @@ const (
 	KindShare
 	KindExec
 	KindAsk
+	KindRollout
 )
 
 // JobKey is where a job's record stands.
@@ -117,6 +118,9 @@ func AskKey(scheduler, id string) Key { return Key("asks/" + scheduler + "/" + i
 // WaitingKey is where a scheduler's last word on a waiting job stands.
 func WaitingKey(j JobName) Key { return Key("events/waiting/" + j.Namespace + "/" + j.Name) }
 
+// RolloutKey is where it stands how far a service's tasks have come to its newest version.
+func RolloutKey(j JobName) Key { return Key("rollouts/" + j.Namespace + "/" + j.Name) }
+
 // QuotaKey is where a quota stands.
 func QuotaKey(s Scope) Key { return Key("quotas/" + s.Kind + "/" + s.Name) }
 
@@ -131,7 +135,7 @@ func MetaKey(name string) Key { return Key("meta/" + name) }
 // Parsed is a key taken apart. Only the fields of its kind are set.
 type Parsed struct {
 	Kind    Kind
-	Job     JobName  // job, waiting
+	Job     JobName  // job, waiting, rollout
 	Slot    Slot     // placement, ended, status
 	Attempt int      // ended
 	Node    NodeName // node, intent, alive, hold
@@ -150,6 +154,8 @@ func (k Key) Parse() Parsed {
 		return parseTask(p)
 	case p[0] == "jobs" && len(p) == 3:
 		return Parsed{Kind: KindJob, Job: JobName{p[1], p[2]}}
+	case p[0] == "rollouts" && len(p) == 3:
+		return Parsed{Kind: KindRollout, Job: JobName{p[1], p[2]}}
 	case p[0] == "nodes" && len(p) == 2:
 		return Parsed{Kind: KindNode, Node: NodeName(p[1])}
 	case p[0] == "intents" && len(p) == 2:
@@ -247,6 +253,8 @@ func (k Kind) NewValue() proto.Message {
 		return new(ohmv1.Quota)
 	case KindShare:
 		return new(ohmv1.Share)
+	case KindRollout:
+		return new(ohmv1.Rollout)
 	case KindExec:
 		return new(ohmv1.ExecRecord)
 	case KindAsk:

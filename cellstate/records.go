@@ -21,6 +21,10 @@ func (s *Snapshot) RecordRevision(key Key) Revision {
 		if j := s.Job(k.Job); j != nil {
 			return j.WaitingRevision
 		}
+	case KindRollout:
+		if j := s.Job(k.Job); j != nil {
+			return j.RolloutRevision
+		}
 	case KindScheduler, KindInstance:
 		return s.Scheduler(k.Name).recordRevision(k)
 	case KindConflict:
@@ -161,13 +165,16 @@ func (s *Snapshot) parts(r keyRange) []iter.Seq2[Key, Revision] {
 
 // jobRecords are what stands of jobs.
 func (s *Snapshot) jobRecords(r keyRange) iter.Seq2[Key, Revision] {
-	tasks, jobs, waiting := r.touches("tasks/"), r.touches("jobs/"), r.touches("events/")
+	tasks, jobs, waiting, rollouts := r.touches("tasks/"), r.touches("jobs/"), r.touches("events/"), r.touches("rollouts/")
 	return func(yield func(Key, Revision) bool) {
 		for j := range s.jobs.all() {
 			if jobs && j.Record != nil && !yield(JobKey(j.Name), j.Revision) {
 				return
 			}
 			if waiting && j.Waiting != nil && !yield(WaitingKey(j.Name), j.WaitingRevision) {
+				return
+			}
+			if rollouts && j.Rollout != nil && !yield(RolloutKey(j.Name), j.RolloutRevision) {
 				return
 			}
 			if !tasks {

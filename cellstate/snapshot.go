@@ -142,6 +142,8 @@ type Job struct {
 	Tasks           []*Task // by slot
 	Waiting         *ohmv1.Waiting
 	WaitingRevision Revision
+	Rollout         *ohmv1.Rollout // of a service; nil: its tasks are of its first version
+	RolloutRevision Revision
 
 	stamp uint64
 }
@@ -196,6 +198,19 @@ func (j *Job) VersionOf(group string) int64 {
 
 // Current says whether a slot is of the version that its group is of now.
 func (j *Job) Current(s Slot) bool { return s.Version == j.VersionOf(s.Group) }
+
+// AsOf is the job with the record that a slot's version was of, where that is still known: the
+// one that it has, or the one that it may go back to; nil otherwise.
+func (j *Job) AsOf(s Slot) *Job {
+	if j.Current(s) {
+		return j
+	}
+	good := &Job{Name: j.Name, Record: j.Rollout.GetGood()}
+	if good.Record == nil || !good.Current(s) {
+		return nil
+	}
+	return good
+}
 
 // Of says whether the job is a scheduler's to place.
 func (j *Job) Of(scheduler string) bool {

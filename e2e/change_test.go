@@ -8,7 +8,11 @@ import (
 )
 
 // groupView is what `ohm status JOB -o json` says of a group.
-type groupView struct{ Running, Stopping int }
+type groupView struct{ Running, Stopping, Outdated int }
+
+func (c client) rollout(job string) string {
+	return read[struct{ Rollout string }](c, "status", job).Rollout
+}
 
 func (c client) groups(job string) []groupView {
 	return read[struct{ Groups []groupView }](c, "status", job).Groups
@@ -82,5 +86,54 @@ func TestCase87(t *testing.T) {
 	within(t, patience, "raised is over", func() bool { return d.status("raised").State == "Failed" })
 	if got := d.tasks("raised")["raised/main/0"]; got.Cause != "TimedOut" || got.Attempt != 1 || starts(t, notes, "raised", 0) != 1 {
 		t.Errorf("raised: %+v after %d starts", got, starts(t, notes, "raised", 0))
+	}
+}
+
+// A service is updated step by step, whatever the new version is like: one that does not come up
+// takes the place of one task, and the job goes back by itself; a good one takes all.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	d, notes := startDev(t, shortDir(t)), shortDir(t)
+	version := func(v, extra string) string {
+		text := strings.Replace(service("web", 4, notes), "kind: service",
+			"kind: service\nupdate: {maxUnavailable: 1, steady: 200ms, progressDeadline: 3s, onFailure: revert"+extra+"}", 1)
+		return strings.Replace(text, "name: main", "name: main\n    env: {V: "+v+"}", 1)
+	}
+	d.run(version("1", ""))
+	first := d.tasks("web")
+
+	bad := strings.Replace(version("2", ""), "      - sh\n", "      - no-such-program\n", 1)
+	if a := d.try("run", d.job(bad), "--wait", "--timeout", patience.String()); a.code != 1 || !strings.Contains(a.stderr, "went back") || !strings.Contains(a.stderr, "main/0 ended") {
+		t.Errorf("a bad version: exit code %d: %s", a.code, a.stderr)
+	}
+	within(t, patience, "the job is back", func() bool {
+		g := d.groups("web")[0]
+		return g.Running == 4 && g.Outdated+g.Stopping == 0 && d.rollout("web") == "Reverted"
+	})
+	same := 0
+	for name, was := range first {
+		if d.tasks("web")[name].Pid == was.Pid {
+			same++
+		}
+	}
+	if same < 3 { // one may have made way
+		t.Errorf("%d of 4 tasks are still the same processes", same)
+	}
+
+	d.ohm("run", d.job(version("3", ", canary: 1")))
+	within(t, patience, "the canary is there", func() bool {
+		return d.try("job", "promote", "web").code == 0 || d.rollout("web") != "Running"
+	})
+	within(t, patience, "all have followed", func() bool { return d.rollout("web") == "Done" && d.groups("web")[0].Running == 4 })
+	if got := starts(t, notes, "web", 3); got != 2 {
+		t.Errorf("the last task started %d times, want 2", got)
+	}
+	if a := d.try("job", "promote", "web"); a.code != 5 {
+		t.Errorf("a promotion of nothing: exit code %d: %s", a.code, a.stderr)
+	}
+	d.ohm("job", "revert", "web")
+	within(t, patience, "all are back", func() bool { return d.rollout("web") == "Reverted" })
+	if said := d.ohm("job", "get", "web"); !strings.Contains(said, "V=1") {
+		t.Errorf("after the revert: %s", said)
 	}
 }

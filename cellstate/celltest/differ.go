@@ -45,6 +45,7 @@ func dump(s *cellstate.Snapshot) map[string]string {
 	for j := range s.Jobs() {
 		record(cellstate.JobKey(j.Name), j.Revision, j.Record)
 		record(cellstate.WaitingKey(j.Name), j.WaitingRevision, j.Waiting)
+		record(cellstate.RolloutKey(j.Name), j.RolloutRevision, j.Rollout)
 		for _, t := range j.Tasks {
 			record(t.Slot.StatusKey(), t.StatusRevision, t.Status)
 			if p := t.Placement; p != nil {

@@ -94,6 +94,7 @@ const keepEvery = 20 * time.Millisecond
 // keep keeps house until ctx ends or another leads.
 func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 	done := newMarker()
+	rolling := &rollouts{due: map[cellstate.JobName]time.Time{}}
 	liveness := newLiveness(k.cfg.Limits, time.Now())
 	var swept time.Time
 	// Beside the rest and whatever comes of it: a store that is full takes no writes, but forgets.
@@ -119,6 +120,10 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 		if err == nil {
 			err = k.deal(ctx, lead, snapshot)
 		}
+		var step time.Time
+		if err == nil {
+			step, err = k.roll(ctx, lead, rolling, snapshot, start)
+		}
 		squeezing := k.pressed.Load() > patience
 		sweep := k.cfg.Limits.squeezed(squeezing, snapshot)
 		if err == nil && start.Sub(swept) >= sweep.Sweep {
@@ -139,7 +144,7 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 			rest = 0
 		}
 		pause(ctx, max(keepEvery, rest))
-		until := earliest(wake, liveness.wake(), deadline, swept.Add(sweep.Sweep))
+		until := earliest(wake, liveness.wake(), deadline, step, swept.Add(sweep.Sweep))
 		timer := time.NewTimer(time.Until(until))
 		select {
 		case <-newer:

@@ -96,6 +96,9 @@ func removal(s *cellstate.Snapshot, j *cellstate.Job) cellstate.Write {
 	if j.Waiting != nil {
 		w.Records = append(w.Records, cellstate.Record{Key: cellstate.WaitingKey(j.Name), Read: j.WaitingRevision})
 	}
+	if j.Rollout != nil {
+		w.Records = append(w.Records, cellstate.Record{Key: cellstate.RolloutKey(j.Name), Read: j.RolloutRevision})
+	}
 	return w
 }
 
@@ -104,7 +107,7 @@ const trimAtOnce = 50
 
 // trim removes ended attempts of a job that is not done. A slot keeps its newest ones,
 // and of a job that runs to its end every attempt that counts: the retries that are
-// left are told from what is stored. A slot of an older version, which no claim can name
+// left are told from what is stored. A slot of an older version, which no claim will name
 // any more, goes wholly when its last attempt has been over for as long as a done job
 // is kept.
 func trim(j *cellstate.Job, now time.Time, l Limits) []cellstate.Write {
@@ -114,7 +117,7 @@ func trim(j *cellstate.Job, now time.Time, l Limits) []cellstate.Write {
 	var records []cellstate.Record
 	for _, t := range j.Tasks {
 		keep := l.Attempts
-		if !j.Current(t.Slot) && t.Placement == nil && over(t, now) >= l.DoneAfter {
+		if j.AsOf(t.Slot) == nil && t.Placement == nil && over(t, now) >= l.DoneAfter {
 			keep = 0
 		}
 		for _, e := range t.Ended[:max(0, len(t.Ended)-keep)] {

@@ -15,7 +15,7 @@ import (
 // when one of them has changed.
 type assigned struct {
 	record     *ohmv1.Job
-	gang       bool
+	joint      bool // what is said of it depends on more of its job
 	cause      string
 	assignment *ohmv1.Assignment
 	look       int // at which its placement was still there
@@ -26,8 +26,9 @@ type assigned struct {
 type difference struct {
 	fresh map[*cellstate.Placement]*assigned // new, or made again
 	gone  []*cellstate.Placement             // known, and not there any more
-	// gangs among the placements' jobs, whose other members matter, too.
-	gangs map[cellstate.JobName]*cellstate.Job
+	// joint are those of the placements' jobs of which more than the record and the
+	// placement matters: gangs, and services that are being updated.
+	joint map[cellstate.JobName]*cellstate.Job
 }
 
 // moved are the jobs whose records have changed since the round before, which is of the
@@ -64,18 +65,19 @@ func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, t *told, move
 		n.NodeRecords == t.row.NodeRecords && !n.Intent.GetDrain()
 	for _, p := range n.Unsorted() {
 		if calm {
-			if was := known[p]; was != nil && !was.gang && (len(moved.jobs) == 0 || !moved.jobs[p.Slot.JobName()]) {
+			if was := known[p]; was != nil && !was.joint && (len(moved.jobs) == 0 || !moved.jobs[p.Slot.JobName()]) {
 				was.look = look
 				same++
 				continue
 			}
 		}
 		j := s.Job(p.Slot.JobName())
-		if j.Record.GetSpec().GetGang() != nil {
-			if d.gangs == nil {
-				d.gangs = map[cellstate.JobName]*cellstate.Job{}
+		joint := j.Record.GetSpec().GetGang() != nil || j.Rollout != nil && !j.Current(p.Slot)
+		if joint {
+			if d.joint == nil {
+				d.joint = map[cellstate.JobName]*cellstate.Job{}
 			}
-			d.gangs[j.Name] = j
+			d.joint[j.Name] = j
 		}
 		cause := reconcile.StopCause(j, p, n)
 		was := known[p]
@@ -91,7 +93,7 @@ func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, t *told, move
 		if d.fresh == nil {
 			d.fresh = map[*cellstate.Placement]*assigned{}
 		}
-		d.fresh[p] = &assigned{j.Record, j.Record.GetSpec().GetGang() != nil, cause, a, look}
+		d.fresh[p] = &assigned{j.Record, joint, cause, a, look}
 	}
 	if same < len(known) {
 		for p, was := range known {
@@ -103,16 +105,15 @@ func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, t *told, move
 	return d
 }
 
-// assignment is one placement with all that is needed to run it. The spec of an older
-// version is not stored any more: its tasks are only to be stopped, so they get no
-// command.
+// assignment is one placement with all that is needed to run it. Where the spec of an older
+// version is not stored any more its tasks get no command: they run already, or are to be
+// stopped.
 func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.Assignment {
-	spec := j.Record.GetSpec()
-	a := &ohmv1.Assignment{Id: p.TaskID(), Placement: p.Record(), Stop: spec.GetStop()}
-	group := j.Group(p.Slot.Group)
-	if !j.Current(p.Slot) || group == nil {
+	a := &ohmv1.Assignment{Id: p.TaskID(), Placement: p.Record(), Stop: j.Record.GetSpec().GetStop()}
+	if j = j.AsOf(p.Slot); j == nil || j.Group(p.Slot.Group) == nil {
 		return a
 	}
+	spec, group := j.Record.GetSpec(), j.Group(p.Slot.Group)
 	a.MaxRuntime, a.StartDeadline = spec.GetMaxRuntime(), group.GetStartDeadline()
 	a.CpuMaxMilli, a.Pids = group.GetCpuMaxMilli(), group.GetPids()
 	if len(group.GetContainers()) == 0 {

@@ -18,7 +18,7 @@ import (
 func TestAssignmentHasTheWholeGroup(t *testing.T) {
 	w := serve(t, nil)
 	a := w.attach("n1", "one")
-	spec := spec(celltest.Job{Name: "web", Kind: "service"})
+	spec := spec(celltest.Job{Name: "web"})
 	g := spec.Groups[0]
 	g.Env = map[string]string{"A": "group", "B": "group"}
 	g.Box = &ohmv1.Box{Image: "example.org/web:1", Mounts: []*ohmv1.Mount{{Target: "/t", TmpfsBytes: 1}}}

@@ -40,8 +40,9 @@ type gateway struct {
 	wake    chan struct{} // the loop has something to look at though the snapshot is the same
 	streams sync.WaitGroup
 
-	// gangs are the nodes of which sessions have been told of gangs: the assign loop's own.
-	gangs map[cellstate.NodeName]bool
+	// joint are the nodes of sessions that have been told of jobs of which more matters than
+	// what stands there: the assign loop's own.
+	joint map[cellstate.NodeName]bool
 	// late are the nodes of which sessions have still to be told that placements have gone:
 	// the assign loop's own.
 	late    map[cellstate.NodeName]bool
@@ -56,7 +57,7 @@ type gateway struct {
 func newGateway(s *Server) *gateway {
 	g := &gateway{
 		server: s, log: s.log, closing: make(chan struct{}), wake: make(chan struct{}, 1),
-		gangs: map[cellstate.NodeName]bool{}, late: map[cellstate.NodeName]bool{}, sessions: map[cellstate.NodeName]*session{}, logs: map[string]*logRelay{},
+		joint: map[cellstate.NodeName]bool{}, late: map[cellstate.NodeName]bool{}, sessions: map[cellstate.NodeName]*session{}, logs: map[string]*logRelay{},
 	}
 	g.alive = newAliveKeeper(s, g)
 	g.reports = newReports(s)
@@ -197,7 +198,7 @@ type looked struct {
 }
 
 // looks are the sessions of which the node has changed since another snapshot, or whose
-// gangs may have; of all nodes where that is nil.
+// joint jobs may have; of all nodes where that is nil.
 func (g *gateway) looks(snapshot, since *cellstate.Snapshot) (looks []looked) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -211,7 +212,7 @@ func (g *gateway) looks(snapshot, since *cellstate.Snapshot) (looks []looked) {
 			for _, row := range changes {
 				add(row)
 			}
-			for name := range g.gangs {
+			for name := range g.joint {
 				if row := snapshot.Node(name); row != nil {
 					add(row) // perhaps for the second time, which says nothing
 				}
@@ -250,10 +251,10 @@ func (g *gateway) round(snapshot, since *cellstate.Snapshot, now time.Time) {
 		} else {
 			delete(g.late, s.node)
 		}
-		if len(s.told.gangs) > 0 {
-			g.gangs[s.node] = true
+		if len(s.told.joint) > 0 {
+			g.joint[s.node] = true
 		} else {
-			delete(g.gangs, s.node)
+			delete(g.joint, s.node)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestRoundLooksAtWhatChanged(t *testing.T) {
 	if m := r.message("n3").GetIncremental(); len(m.GetAssignments()) != 1 || r.message("n1") != nil {
 		t.Errorf("n3 was told %v", m)
 	}
-	r.gateway.gangs = map[cellstate.NodeName]bool{}
+	r.gateway.joint = map[cellstate.NodeName]bool{}
 	if got := r.happens(cellstate.Change{Key: cellstate.IntentKey("n1"), Value: &ohmv1.Intent{Node: "n1"}}); !slices.Equal(got, []cellstate.NodeName{"n1"}) {
 		t.Errorf("looked at %v", got)
 	}

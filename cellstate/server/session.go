@@ -224,7 +224,7 @@ type told struct {
 	revision cellstate.Revision
 	known    map[*cellstate.Placement]*assigned
 	looks    int
-	gangs    map[cellstate.JobName]*cellstate.Job // a member's failure stops the others, on other nodes, too
+	joint    map[cellstate.JobName]*cellstate.Job // what becomes of other tasks of these matters here
 
 	said    time.Time // when the last message was put into the outbox
 	removed []string  // not told yet: they wait for company
@@ -242,7 +242,7 @@ func (t *told) waits(assignments []*ohmv1.Assignment, now time.Time) bool {
 // tell puts what has changed for the node since the last message into the outbox.
 func (s *session) tell(snapshot *cellstate.Snapshot, row *cellstate.Node, cell string, moved moved, now time.Time) {
 	t := &s.told
-	if t.row == row && !t.gangMoved(snapshot) && (len(t.removed) == 0 || t.waits(nil, now)) {
+	if t.row == row && !t.jointMoved(snapshot) && (len(t.removed) == 0 || t.waits(nil, now)) {
 		return
 	}
 	t.looks++
@@ -299,7 +299,7 @@ func (t *told) news(d difference) (assignments []*ohmv1.Assignment, removed []st
 
 // take takes over a difference of which the agent has been told.
 func (t *told) take(row *cellstate.Node, at cellstate.Revision, d difference) {
-	t.row, t.revision, t.gangs = row, at, d.gangs
+	t.row, t.revision, t.joint = row, at, d.joint
 	for _, p := range d.gone {
 		delete(t.known, p)
 	}
@@ -309,8 +309,8 @@ func (t *told) take(row *cellstate.Node, at cellstate.Revision, d difference) {
 	maps.Copy(t.known, d.fresh)
 }
 
-func (t *told) gangMoved(snapshot *cellstate.Snapshot) bool {
-	for name, was := range t.gangs {
+func (t *told) jointMoved(snapshot *cellstate.Snapshot) bool {
+	for name, was := range t.joint {
 		if snapshot.Job(name) != was {
 			return true
 		}

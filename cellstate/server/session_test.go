@@ -90,10 +90,10 @@ func TestStopReachesTheAgent(t *testing.T) {
 func TestChangedJobGivesNoNewCommandToOldTasks(t *testing.T) {
 	w := serve(t, nil)
 	a := w.attach("n1", "one")
-	w.submit(celltest.Job{Name: "web", Kind: "service"})
+	w.submit(celltest.Job{Name: "web"})
 	w.cell.Place("web", 0, "n1")
 	a.until("assignment", func() bool { return a.assignment("web/main/0") != nil })
-	w.submit(celltest.Job{Name: "web", Kind: "service", CPU: 200})
+	w.submit(celltest.Job{Name: "web", CPU: 200})
 	a.until("stop", func() bool { return a.assignment("web/main/0").GetStopCause() == task.Stop })
 	if got := a.assignment("web/main/0"); len(got.GetCommand()) != 0 {
 		t.Fatalf("a task of version 1 was given the command of version 2: %v", got)

@@ -41,7 +41,7 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 			if err := knownScheduler(at, spec); err != nil {
 				return w, err
 			}
-			next, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), now)
+			next, rollout, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), now)
 			if err != nil {
 				return w, err
 			}
@@ -52,7 +52,7 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 				submitted.Notices = nobodyCan(at, spec)
 			}
 			resp.Jobs = append(resp.Jobs, submitted)
-			addJob(&w, at, next, spec)
+			addJob(&w, at, cellstate.JobNameOf(spec), next, rollout)
 			barred = barred || next != nil && cellstate.Barred(specOf(at.Job(cellstate.JobNameOf(spec))), spec)
 		}
 		if barred {
@@ -75,19 +75,18 @@ func specOf(row *cellstate.Job) *ohmv1.JobSpec {
 	return row.Record.GetSpec()
 }
 
-// addJob adds a job's new record to w or, where next is nil, that it must still be the
-// one that was read.
-func addJob(w *cellstate.Write, at *cellstate.Snapshot, next *ohmv1.Job, spec *ohmv1.JobSpec) {
-	name := cellstate.JobNameOf(spec)
-	var read cellstate.Revision
-	if row := at.Job(name); row != nil {
-		read = row.Revision
+// addJob adds a job's new record to w, and its rollout, or, where next is nil, that the record
+// must still be the one that was read.
+func addJob(w *cellstate.Write, at *cellstate.Snapshot, name cellstate.JobName, next *ohmv1.Job, rollout *ohmv1.Rollout) {
+	row := at.Job(name)
+	if row == nil {
+		row = &cellstate.Job{}
 	}
 	if next == nil {
-		w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.JobKey(name), Revision: read})
+		w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.JobKey(name), Revision: row.Revision})
 		return
 	}
-	w.Records = append(w.Records, cellstate.Record{Key: cellstate.JobKey(name), Value: next, Read: read})
+	w.Records = append(w.Records, cellstate.JobRecords(row, name, next, rollout)...)
 }
 
 // admit judges a request by itself and returns its jobs with every default filled in.
@@ -155,36 +154,38 @@ func knownScheduler(at *cellstate.Snapshot, spec *ohmv1.JobSpec) error {
 }
 
 // run decides what a submission of spec makes of the job's row: the next record, nil
-// if nothing is to be written.
+// if nothing is to be written, and what is to stand as its rollout.
 //
 //	the same request id          the same run: nothing, or a refusal if the content differs
 //	live and the same content    the same run: the request's id is noted
 //	live and other content       a new version; kind and scheduler must stay, and so do the
 //	                             tasks of groups of which no process is reached by the change
 //	done, stopped or never there a new run: a new version, marks cleared
-func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Time) (*ohmv1.Job, *ohmv1.Submitted, error) {
+func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Time) (*ohmv1.Job, *ohmv1.Rollout, *ohmv1.Submitted, error) {
 	digest, err := digestOf(spec)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	version, groups := int64(1), map[string]int64(nil)
+	version := int64(1)
 	if row != nil && row.Record != nil {
 		was := row.Record
 		same := &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: was.GetVersion(), Unchanged: true}
 		if requestID != "" && (was.GetRequestId() == requestID || slices.Contains(was.GetMoreRequestIds(), requestID)) {
 			if !bytes.Equal(was.GetDigest(), digest) {
-				return nil, nil, refuse(errReused, "request id %q was used before to submit job %s with other content", requestID, row.Name)
+				return nil, nil, nil, refuse(errReused, "request id %q was used before to submit job %s with other content", requestID, row.Name)
 			}
-			return nil, same, nil
+			return nil, nil, same, nil
 		}
 		if row.Live() {
 			if proto.Equal(was.GetSpec(), spec) {
-				return joined(was, requestID), same, nil
+				return joined(was, requestID), row.Rollout, same, nil
 			}
 			if err := changeable(row.Name, was.GetSpec(), spec); err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
-			groups = reconcile.GroupVersions(row, spec)
+			next, rollout := reconcile.Next(row, spec, now)
+			next.RequestId, next.Digest = requestID, digest
+			return next, rollout, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: next.GetVersion()}, nil
 		}
 		version = was.GetVersion() + 1
 	} else if row != nil { // tasks of a job whose record has gone: their versions are taken
@@ -192,10 +193,8 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 			version = max(version, t.Slot.Version+1)
 		}
 	}
-	next := &ohmv1.Job{
-		Spec: spec, Version: version, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest, GroupVersions: groups,
-	}
-	return next, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: version}, nil
+	next := &ohmv1.Job{Spec: spec, Version: version, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest}
+	return next, nil, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: version}, nil
 }
 
 // joinedIDs bounds the ids of requests that one version has answered.

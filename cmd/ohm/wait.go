@@ -29,6 +29,12 @@ func verdict(j *ohmv1.JobStatus) (code exitCode, over bool) {
 	case "Stopped":
 		return exitCancelled, true
 	}
+	switch j.Rollout {
+	case "Failed":
+		return exitFailed, true
+	case "Running", "Paused", "Reverting":
+		return exitDone, false
+	}
 	c := counts(j.Groups)
 	return exitDone, lasting(j.Kind) && j.State == "Running" && c.Running >= c.Count && c.Waiting == 0 && c.Starting == 0 && c.Unready == 0
 }
@@ -149,6 +155,9 @@ func (a *app) waitFault(ctx context.Context, sub *ohmv1.Submitted, last *ohmv1.J
 
 // outcomeFault says in which way a job did not do what was hoped for; nil if it did.
 func (a *app) outcomeFault(ctx context.Context, c *cell, sub *ohmv1.Submitted, last *ohmv1.JobStatus) *fault {
+	if last.Version > sub.Version && strings.HasPrefix(last.Rollout, "Revert") {
+		return failf(exitFailed, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s went back to what it was before: %s", sub.Job, last.Message)
+	}
 	if last.Version > sub.Version {
 		return failf(exitConflict, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s was submitted again meanwhile, as version %d", sub.Job, last.Version)
 	}

@@ -82,6 +82,7 @@ func counts(groups []*ohmv1.GroupCounts) *ohmv1.GroupCounts {
 		sum.Succeeded += g.Succeeded
 		sum.Failed += g.Failed
 		sum.Stopped += g.Stopped
+		sum.Outdated += g.Outdated
 	}
 	return sum
 }
@@ -101,7 +102,7 @@ func tally(kind string, c *ohmv1.GroupCounts) string {
 		n    int32
 	}{
 		{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"running", c.Running}, {"not ready", c.Unready}, {"starting", c.Starting},
-		{"stopping", c.Stopping}, {"stopped", c.Stopped}, {"waiting", c.Waiting},
+		{"outdated", c.Outdated}, {"stopping", c.Stopping}, {"stopped", c.Stopped}, {"waiting", c.Waiting},
 	} {
 		if other.n > 0 && other.word != first {
 			parts = append(parts, fmt.Sprintf("%d %s", other.n, other.word))

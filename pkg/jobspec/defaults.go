@@ -41,8 +41,9 @@ func DefaultPrecedence(kind string) int32 {
 }
 
 // Defaults fills in what a job leaves out: the namespace, the scheduler named like the
-// kind, the precedence by kind, how to stop, what to do when a node is silent, the role of a
-// container, and for ml a gang of all tasks with a port to meet at.
+// kind, the precedence by kind, how to stop, what to do when a node is silent, how a
+// service is updated, the role of a container, and for ml a gang of all tasks with a port to
+// meet at.
 func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
@@ -81,6 +82,7 @@ func Defaults(spec *ohmv1.JobSpec) {
 			spec.WhenSilent.Then = "keep"
 		}
 	}
+	defaultUpdate(spec)
 	for _, g := range spec.Groups {
 		for _, c := range g.GetContainers() {
 			if c.Role == "" {

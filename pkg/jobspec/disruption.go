@@ -19,29 +19,29 @@ func disruptionFields() []field[ohmv1.Disruption] {
 		{name: "maxUnavailable", form: "number, 1 and more, or share of the count, such as `25%`", preset: "required",
 			meaning: "How many tasks of each group may be down at a time; a share is rounded up. Evictions and drains take a task that is up only while no more are down with it. Down is also what has failed and not come back, and a service's task that is not ready; not what a batch job has not begun or has done.", aka: []string{"max", "max_unavailable", "maxParallel"},
 			read: func(r *reader, at place, v ast.Node, d *disruption) {
-				d.MaxUnavailable, d.MaxUnavailablePercent = r.countOrPercent(at, v)
+				if d.MaxUnavailable, d.MaxUnavailablePercent = r.amount(at, v); d.MaxUnavailable+d.MaxUnavailablePercent == 0 && !r.bad[at.path] {
+					r.fault(at, "%s 0 is not at least 1: a node with such a task could never be drained", at.name)
+				}
 			}},
 	}
 }
 
-// countOrPercent reads a whole number from 1, or a percentage of at least 1 as P%.
-func (r *reader) countOrPercent(at place, node ast.Node) (count, percent int32) {
+// amount reads a whole number, or a share of all as P%.
+func (r *reader) amount(at place, node ast.Node) (count, percent int32) {
 	s, ok := r.text(at, node)
 	if !ok {
 		return 0, 0
 	}
-	if digits, is := strings.CutSuffix(s, "%"); is {
-		n, err := strconv.ParseInt(digits, 10, 32)
-		if err != nil || n < 1 || n > 100 || digits != strconv.FormatInt(n, 10) {
-			r.fault(at, "%s %s is not a share between 1%% and 100%%", at.name, quote(s))
-			return 0, 0
-		}
-		return 0, int32(n)
+	digits, is := strings.CutSuffix(s, "%")
+	if !is {
+		return r.whole(at, node), 0
 	}
-	if count = r.whole(at, node); count == 0 && !r.bad[at.path] {
-		r.fault(at, "%s 0 is not at least 1: a node with such a task could never be drained", at.name)
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || n < 1 || n > 100 || digits != strconv.FormatInt(n, 10) {
+		r.fault(at, "%s %s is not a share between 1%% and 100%%", at.name, quote(s))
+		return 0, 0
 	}
-	return count, 0
+	return 0, int32(n)
 }
 
 func checkDisruption(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {

@@ -67,6 +67,11 @@ func jobFields() []field[ohmv1.JobSpec] {
 				j.Disruption = &ohmv1.Disruption{}
 				readMap(r, at, v, disruptionFields(), j.Disruption)
 			}},
+		{name: "update", form: "map", preset: "a quarter of the tasks at a time", meaning: "How the tasks of a service come to a new version.", kinds: "service", aka: []string{"rollout", "strategy", "deployment", "updateStrategy"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.Update = &ohmv1.UpdatePolicy{}
+				readMap(r, at, v, updateFields(), j.Update)
+			}},
 		{name: "groups", form: "list", preset: "required", meaning: "The groups of tasks; at least one.", aka: []string{"tasks"},
 			read: func(r *reader, at place, v ast.Node, j *job) {
 				for i, item := range r.list(at, v) {
@@ -75,7 +80,7 @@ func jobFields() []field[ohmv1.JobSpec] {
 					j.Groups = append(j.Groups, g)
 				}
 			}},
-		later[job]("restart"), later[job]("update"), later[job]("schedule"), later[job]("after"),
+		later[job]("restart"), later[job]("schedule"), later[job]("after"),
 	}
 }
 

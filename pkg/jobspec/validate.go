@@ -81,6 +81,7 @@ func Validate(spec *ohmv1.JobSpec) []Problem {
 	if kindKnown {
 		checkReplace(&ps, spec)
 		checkRetry(&ps, spec)
+		checkUpdate(&ps, spec)
 	}
 	checkSilent(&ps, spec, kindKnown)
 	checkDisruption(&ps, spec, kindKnown)

@@ -131,7 +131,8 @@ func TestDefaults(t *testing.T) {
 	}
 
 	given := &ohmv1.JobSpec{Namespace: "n", Kind: "service", Scheduler: "mine", Precedence: proto.Int32(0), Stop: &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0), Replace: "afterExit"},
-		WhenSilent: &ohmv1.WhenSilent{Then: "keep", After: durationpb.New(time.Hour)}}
+		WhenSilent: &ohmv1.WhenSilent{Then: "keep", After: durationpb.New(time.Hour)},
+		Update:     &ohmv1.UpdatePolicy{MaxUnavailable: &ohmv1.Amount{}, Steady: durationpb.New(0), ProgressDeadline: durationpb.New(1), OnFailure: "revert"}}
 	want = proto.Clone(given).(*ohmv1.JobSpec)
 	if Defaults(given); !proto.Equal(want, given) {
 		t.Errorf("what was given was changed: %v", given)

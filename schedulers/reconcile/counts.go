@@ -7,8 +7,9 @@ import (
 )
 
 // counts says where the slots of each group stand. Each slot of the present version is
-// counted once; tasks that are being stopped because their version, index or group is
-// not wanted any more come on top, as stopping.
+// counted once, as the task of an older version while that stays in its place; tasks that are
+// being stopped because their version, index or group is not wanted any more come on top, as
+// stopping.
 func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 	var all []*ohmv1.GroupCounts
 	of := map[string]*ohmv1.GroupCounts{}
@@ -34,6 +35,10 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 		case live:
 			others--
 			d.countLive(c, s.task)
+		case kept:
+			others--
+			c.Outdated++
+			d.countLive(c, s.older)
 		default:
 			if over != "" {
 				c.Stopped++
@@ -48,9 +53,16 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 	counted := map[cellstate.Slot]bool{}
 	for _, s := range d.slots {
 		counted[s.Slot] = true
+		if s.phase == kept {
+			counted[s.older.Slot] = true
+		}
 	}
 	for _, t := range d.job.Tasks {
-		if t.Placement != nil && !counted[t.Slot] {
+		switch {
+		case t.Placement == nil || counted[t.Slot]:
+		case stays(d.job, t.Slot):
+			group(t.Slot.Group).Outdated++
+		default:
 			group(t.Slot.Group).Stopping++
 		}
 	}
@@ -93,7 +105,7 @@ func (d *judged) state(over string) string {
 		return Running
 	}
 	for _, s := range d.slots {
-		if s.phase == live && s.task.Status.GetState() == task.Running {
+		if s.phase == live && s.task.Status.GetState() == task.Running || s.phase == kept && s.older.Status.GetState() == task.Running {
 			return Running
 		}
 	}

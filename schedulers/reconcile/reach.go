@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -34,22 +33,6 @@ func Reaches(was, is *ohmv1.JobSpec, group string) (fields []string) {
 	}
 	slices.Sort(fields)
 	return slices.Compact(fields)
-}
-
-// GroupVersions are those of a job whose live record changes to spec: groups whose tasks
-// stay what they are keep the version that they have.
-func GroupVersions(was *cellstate.Job, spec *ohmv1.JobSpec) map[string]int64 {
-	var kept map[string]int64
-	for _, g := range spec.GetGroups() {
-		if was.Group(g.GetName()) == nil || len(Reaches(was.Record.GetSpec(), spec, g.GetName())) > 0 {
-			continue
-		}
-		if kept == nil {
-			kept = map[string]int64{}
-		}
-		kept[g.GetName()] = was.VersionOf(g.GetName())
-	}
-	return kept
 }
 
 func groupOf(spec *ohmv1.JobSpec, name string) *ohmv1.Group {

@@ -106,11 +106,11 @@ func TestGroupVersions(t *testing.T) {
 	} {
 		step.change()
 		spec := proto.CloneOf(jobOf("service", a, b))
-		if record.Spec != nil {
-			was := &cellstate.Job{Name: jobName(), Record: record}
-			record = &ohmv1.Job{Version: record.Version + 1, GroupVersions: reconcile.GroupVersions(was, spec)}
+		if record.Spec == nil {
+			record.Spec = spec
+		} else {
+			record, _ = reconcile.Next(&cellstate.Job{Name: jobName(), Record: record}, spec, t0)
 		}
-		record.Spec = spec
 		is := &cellstate.Job{Name: jobName(), Record: record}
 		if gotA, gotB := is.VersionOf("a"), is.VersionOf("b"); gotA != step.a || gotB != step.b {
 			t.Errorf("%s: a is of version %d, b of %d; want %d and %d", step.what, gotA, gotB, step.a, step.b)

@@ -15,7 +15,8 @@
 //	system   one task for each live, eligible node that the constraints allow.
 //
 // Tasks of an older version of a job are stopped, and a slot of the present version
-// waits for its predecessor's exit: the two never overlap. Where the predecessor is on a node
+// waits for its predecessor's exit: the two never overlap. Those of a service are stopped
+// step by step (Advance), and overlap as far as the job lets them. Where the predecessor is on a node
 // that nothing is heard of, it waits until that has been given up.
 package reconcile
 
@@ -44,6 +45,8 @@ const (
 	kindBatch  = "batch"
 	kindML     = "ml"
 	kindSystem = "system"
+
+	kindService = "service"
 )
 
 // Need is a slot that needs a node now.
@@ -94,7 +97,8 @@ type phase int
 const (
 	ready   phase = iota // needs a node now
 	backoff              // will need one later
-	blocked              // its older version's task is still there
+	blocked              // its older version's task is still there, and about to end
+	kept                 // its older version's task is still there, and wanted
 	live
 	succeeded
 	failed // for good
@@ -105,6 +109,7 @@ type slot struct {
 	cellstate.Slot
 	group *ohmv1.Group
 	task  *cellstate.Task    // nil: nothing is stored of it
+	older *cellstate.Task    // of another version, live; nil: none
 	node  cellstate.NodeName // of a system job: where it belongs
 	phase phase
 	until time.Time // in backoff
@@ -160,11 +165,15 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 			default:
 				at.phase, at.until = l.forEver(ended(at.task), now)
 			}
-			if at.phase == ready && old[place{g.GetName(), i}] {
+			if at.older = old[place{g.GetName(), i}]; at.older != nil && at.phase == ready {
 				at.phase = blocked
+				if stays(j, at.older.Slot) {
+					at.phase = kept
+				}
 			}
 			d.slots = append(d.slots, at)
 		}
+		d.surge(d.slots[len(d.slots)-int(g.GetCount()):])
 	}
 	d.gangDeadline()
 	return d
@@ -191,15 +200,16 @@ type place struct {
 	index int
 }
 
-// olderLive are the places at which a task of another version is still there.
-func olderLive(j *cellstate.Job) map[place]bool {
-	var old map[place]bool
+// olderLive are tasks of another version that are still there, by place: where there are
+// several, the newest.
+func olderLive(j *cellstate.Job) map[place]*cellstate.Task {
+	var old map[place]*cellstate.Task
 	for _, t := range j.Tasks {
 		if t.Placement != nil && !j.Current(t.Slot) {
 			if old == nil {
-				old = map[place]bool{}
+				old = map[place]*cellstate.Task{}
 			}
-			old[place{t.Slot.Group, t.Slot.Index}] = true
+			old[place{t.Slot.Group, t.Slot.Index}] = t
 		}
 	}
 	return old

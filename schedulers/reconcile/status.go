@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -42,6 +43,15 @@ func (l Limits) Status(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *
 		out.Elapsed = durationpb.New(max(0, until.Sub(record.GetSubmitTime().AsTime())))
 	}
 	out.Message = l.message(d, decision)
+	if r := j.Rollout; j.Live() && r != nil {
+		out.Rollout = r.GetState()
+		switch {
+		case r.GetReverts() && out.Rollout == RolloutRunning:
+			out.Rollout = "Reverting"
+		case r.GetReverts() && out.Rollout == RolloutDone:
+			out.Rollout = "Reverted"
+		}
+	}
 	return out
 }
 
@@ -72,6 +82,8 @@ func (l Limits) message(d *judged, decision Decision) string {
 			text += "; " + silent
 		}
 		return text
+	case rolling(d.job) && d.job.Rollout.GetMessage() != "": // it has failed, or goes back for that
+		return d.rollout()
 	case len(decision.Needs) > 0:
 		return l.whyWaiting(d)
 	}
@@ -92,9 +104,37 @@ func (l Limits) message(d *judged, decision Decision) string {
 		}
 	}
 	if d.over() == "" {
-		return d.onSilentNodes()
+		return cmp.Or(d.rollout(), d.onSilentNodes())
 	}
 	return ""
+}
+
+// rollout says how far the tasks have come to the job's version; empty once they have.
+func (d *judged) rollout() string {
+	r := d.job.Rollout
+	if !rolling(d.job) {
+		return ""
+	}
+	come, all := 0, 0
+	for _, s := range d.slots {
+		all++
+		if s.phase == live {
+			come++
+		}
+	}
+	text := fmt.Sprintf("%d of %d tasks are of version %d", come, all, d.job.Record.GetVersion())
+	canary := int(d.spec.GetUpdate().GetCanary())
+	switch {
+	case r.GetState() == RolloutFailed:
+		return "the update has failed: " + r.GetMessage() + "; " + text
+	case r.GetState() == RolloutPaused:
+		return text + "; the update is paused"
+	case r.GetReverts() && r.GetMessage() != "":
+		return text + ", to which the job goes back: " + r.GetMessage()
+	case canary > 0 && !r.GetPromoted() && !r.GetReverts() && come >= min(canary, all):
+		return text + "; the others follow when somebody promotes it"
+	}
+	return text
 }
 
 // whyWaiting says who owes an answer to a job of which slots need a node, or the answer.

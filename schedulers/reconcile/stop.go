@@ -31,7 +31,7 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.NodeLost
 	case p.GetEvictedBy() != "":
 		return task.Preempted
-	case j == nil || !j.Live() || !j.Current(p.Slot):
+	case j == nil || !j.Live(), !j.Current(p.Slot) && !stays(j, p.Slot):
 		return task.Stop
 	}
 	spec := j.Record.GetSpec()

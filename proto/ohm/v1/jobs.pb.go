@@ -426,6 +426,7 @@ type JobStatus struct {
 	Message       string                 `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`    // why it waits, where it does
 	Revision      int64                  `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"` // of the snapshot that this was derived from
 	RequestId     string                 `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Rollout       string                 `protobuf:"bytes,110,opt,name=rollout,proto3" json:"rollout,omitempty"` // of a service: how far its tasks have come to its version: Running | Paused | Failed | Reverting | Done | Reverted; empty: the version is the first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -558,6 +559,73 @@ func (x *JobStatus) GetRequestId() string {
 	return ""
 }
 
+func (x *JobStatus) GetRollout() string {
+	if x != nil {
+		return x.Rollout
+	}
+	return ""
+}
+
+type RollRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"` // pause | resume | promote | revert
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollRequest) Reset() {
+	*x = RollRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollRequest) ProtoMessage() {}
+
+func (x *RollRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollRequest.ProtoReflect.Descriptor instead.
+func (*RollRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RollRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RollRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RollRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
 type StopJobsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -569,7 +637,7 @@ type StopJobsRequest struct {
 
 func (x *StopJobsRequest) Reset() {
 	*x = StopJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +649,7 @@ func (x *StopJobsRequest) String() string {
 func (*StopJobsRequest) ProtoMessage() {}
 
 func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +662,7 @@ func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsRequest.ProtoReflect.Descriptor instead.
 func (*StopJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopJobsRequest) GetNamespace() string {
@@ -627,7 +695,7 @@ type StopJobsResponse struct {
 
 func (x *StopJobsResponse) Reset() {
 	*x = StopJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +707,7 @@ func (x *StopJobsResponse) String() string {
 func (*StopJobsResponse) ProtoMessage() {}
 
 func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +720,7 @@ func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsResponse.ProtoReflect.Descriptor instead.
 func (*StopJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopJobsResponse) GetJobs() []*JobStatus {
@@ -674,7 +742,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +754,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +767,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTasksRequest) GetNamespace() string {
@@ -739,7 +807,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +819,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +832,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTasksResponse) GetTasks() []*TaskView {
@@ -804,7 +872,7 @@ type TaskView struct {
 
 func (x *TaskView) Reset() {
 	*x = TaskView{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +884,7 @@ func (x *TaskView) String() string {
 func (*TaskView) ProtoMessage() {}
 
 func (x *TaskView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +897,7 @@ func (x *TaskView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskView.ProtoReflect.Descriptor instead.
 func (*TaskView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskView) GetNamespace() string {
@@ -998,7 +1066,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1078,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1091,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogsRequest) GetNamespace() string {
@@ -1116,7 +1184,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1196,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1209,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogPosition) GetVersion() int64 {
@@ -1191,7 +1259,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1271,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1284,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogChunk) GetId() string {
@@ -1306,7 +1374,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1386,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1399,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TerminalSize) GetColumns() uint32 {
@@ -1366,7 +1434,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1446,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1459,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecStart) GetNamespace() string {
@@ -1477,7 +1545,7 @@ type ExecInput struct {
 
 func (x *ExecInput) Reset() {
 	*x = ExecInput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1557,7 @@ func (x *ExecInput) String() string {
 func (*ExecInput) ProtoMessage() {}
 
 func (x *ExecInput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1570,7 @@ func (x *ExecInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
 func (*ExecInput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecInput) GetStart() *ExecStart {
@@ -1546,7 +1614,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1626,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1639,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecOutput) GetId() string {
@@ -1613,7 +1681,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1693,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1706,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecEnd) GetCode() int32 {
@@ -1672,7 +1740,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1752,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1765,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListExecsRequest) GetNamespace() string {
@@ -1723,7 +1791,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1803,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1816,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecRecord {
@@ -1771,7 +1839,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1851,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1864,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatsRequest) GetNamespace() string {
@@ -1843,7 +1911,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1923,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +1936,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StatsResponse) GetTasks() []*TaskStats {
@@ -1893,7 +1961,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +1973,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +1986,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TaskStats) GetNamespace() string {
@@ -1990,7 +2058,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2070,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2083,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Usage) GetTime() *timestamppb.Timestamp {
@@ -2107,7 +2175,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2187,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2200,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Series) GetLast() int64 {
@@ -2191,7 +2259,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"9\n" +
 	"\x10ListJobsResponse\x12%\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\xe0\x03\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\xfa\x03\n" +
 	"\tJobStatus\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -2210,7 +2278,12 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\amessage\x18\f \x01(\tR\amessage\x12\x1a\n" +
 	"\brevision\x18\r \x01(\x03R\brevision\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x0e \x01(\tR\trequestId\"U\n" +
+	"request_id\x18\x0e \x01(\tR\trequestId\x12\x18\n" +
+	"\arollout\x18n \x01(\tR\arollout\"U\n" +
+	"\vRollRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\"U\n" +
 	"\x0fStopJobsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12\x10\n" +
@@ -2348,7 +2421,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04last\x18\x01 \x01(\x03R\x04last\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03avg\x18\x03 \x01(\x03R\x03avg\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\x03R\x03max2\xbe\x04\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max2\xee\x04\n" +
 	"\x04Jobs\x127\n" +
 	"\x06Submit\x12\x15.ohm.v1.SubmitRequest\x1a\x16.ohm.v1.SubmitResponse\x124\n" +
 	"\x03Get\x12\x15.ohm.v1.GetJobRequest\x1a\x16.ohm.v1.GetJobResponse\x129\n" +
@@ -2359,7 +2432,8 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04Logs\x12\x13.ohm.v1.LogsRequest\x1a\x10.ohm.v1.LogChunk0\x01\x121\n" +
 	"\x04Exec\x12\x11.ohm.v1.ExecInput\x1a\x12.ohm.v1.ExecOutput(\x010\x01\x12@\n" +
 	"\tListExecs\x12\x18.ohm.v1.ListExecsRequest\x1a\x19.ohm.v1.ListExecsResponse\x124\n" +
-	"\x05Stats\x12\x14.ohm.v1.StatsRequest\x1a\x15.ohm.v1.StatsResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
+	"\x05Stats\x12\x14.ohm.v1.StatsRequest\x1a\x15.ohm.v1.StatsResponse\x12.\n" +
+	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatusB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
 	file_ohm_v1_jobs_proto_rawDescOnce sync.Once
@@ -2373,7 +2447,7 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*SubmitRequest)(nil),         // 0: ohm.v1.SubmitRequest
 	(*SubmitResponse)(nil),        // 1: ohm.v1.SubmitResponse
@@ -2383,89 +2457,92 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),       // 5: ohm.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),      // 6: ohm.v1.ListJobsResponse
 	(*JobStatus)(nil),             // 7: ohm.v1.JobStatus
-	(*StopJobsRequest)(nil),       // 8: ohm.v1.StopJobsRequest
-	(*StopJobsResponse)(nil),      // 9: ohm.v1.StopJobsResponse
-	(*ListTasksRequest)(nil),      // 10: ohm.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 11: ohm.v1.ListTasksResponse
-	(*TaskView)(nil),              // 12: ohm.v1.TaskView
-	(*LogsRequest)(nil),           // 13: ohm.v1.LogsRequest
-	(*LogPosition)(nil),           // 14: ohm.v1.LogPosition
-	(*LogChunk)(nil),              // 15: ohm.v1.LogChunk
-	(*TerminalSize)(nil),          // 16: ohm.v1.TerminalSize
-	(*ExecStart)(nil),             // 17: ohm.v1.ExecStart
-	(*ExecInput)(nil),             // 18: ohm.v1.ExecInput
-	(*ExecOutput)(nil),            // 19: ohm.v1.ExecOutput
-	(*ExecEnd)(nil),               // 20: ohm.v1.ExecEnd
-	(*ListExecsRequest)(nil),      // 21: ohm.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 22: ohm.v1.ListExecsResponse
-	(*StatsRequest)(nil),          // 23: ohm.v1.StatsRequest
-	(*StatsResponse)(nil),         // 24: ohm.v1.StatsResponse
-	(*TaskStats)(nil),             // 25: ohm.v1.TaskStats
-	(*Usage)(nil),                 // 26: ohm.v1.Usage
-	(*Series)(nil),                // 27: ohm.v1.Series
-	(*JobSpec)(nil),               // 28: ohm.v1.JobSpec
-	(*Job)(nil),                   // 29: ohm.v1.Job
-	(*GroupCounts)(nil),           // 30: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 33: ohm.v1.DeviceShare
-	(*Port)(nil),                  // 34: ohm.v1.Port
-	(*ExecRecord)(nil),            // 35: ohm.v1.ExecRecord
+	(*RollRequest)(nil),           // 8: ohm.v1.RollRequest
+	(*StopJobsRequest)(nil),       // 9: ohm.v1.StopJobsRequest
+	(*StopJobsResponse)(nil),      // 10: ohm.v1.StopJobsResponse
+	(*ListTasksRequest)(nil),      // 11: ohm.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 12: ohm.v1.ListTasksResponse
+	(*TaskView)(nil),              // 13: ohm.v1.TaskView
+	(*LogsRequest)(nil),           // 14: ohm.v1.LogsRequest
+	(*LogPosition)(nil),           // 15: ohm.v1.LogPosition
+	(*LogChunk)(nil),              // 16: ohm.v1.LogChunk
+	(*TerminalSize)(nil),          // 17: ohm.v1.TerminalSize
+	(*ExecStart)(nil),             // 18: ohm.v1.ExecStart
+	(*ExecInput)(nil),             // 19: ohm.v1.ExecInput
+	(*ExecOutput)(nil),            // 20: ohm.v1.ExecOutput
+	(*ExecEnd)(nil),               // 21: ohm.v1.ExecEnd
+	(*ListExecsRequest)(nil),      // 22: ohm.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 23: ohm.v1.ListExecsResponse
+	(*StatsRequest)(nil),          // 24: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 25: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 26: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 27: ohm.v1.Usage
+	(*Series)(nil),                // 28: ohm.v1.Series
+	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
+	(*Job)(nil),                   // 30: ohm.v1.Job
+	(*GroupCounts)(nil),           // 31: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*DeviceShare)(nil),           // 34: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 35: ohm.v1.Port
+	(*ExecRecord)(nil),            // 36: ohm.v1.ExecRecord
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
-	28, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	29, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	2,  // 1: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	29, // 2: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	30, // 2: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
 	7,  // 3: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
 	7,  // 4: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	30, // 5: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	31, // 6: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	31, // 7: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	32, // 8: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	31, // 5: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	32, // 6: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	32, // 7: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	33, // 8: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
 	7,  // 9: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	12, // 10: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	31, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	33, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	26, // 13: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	34, // 14: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	31, // 15: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	14, // 16: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	31, // 17: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	16, // 18: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	17, // 19: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	16, // 20: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	20, // 21: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	35, // 22: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	25, // 23: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	26, // 24: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	31, // 25: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	32, // 26: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	32, // 27: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	27, // 28: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	27, // 29: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	32, // 30: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	13, // 10: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
+	32, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	34, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	27, // 13: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	35, // 14: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	32, // 15: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	15, // 16: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	32, // 17: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	17, // 18: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	18, // 19: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	17, // 20: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	21, // 21: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	36, // 22: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	26, // 23: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	27, // 24: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	32, // 25: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	33, // 26: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	33, // 27: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	28, // 28: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	28, // 29: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	33, // 30: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
 	0,  // 31: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
 	3,  // 32: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
 	5,  // 33: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
 	3,  // 34: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	8,  // 35: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	10, // 36: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	13, // 37: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	18, // 38: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	21, // 39: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	23, // 40: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	1,  // 41: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	4,  // 42: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	6,  // 43: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	7,  // 44: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	9,  // 45: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	11, // 46: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	15, // 47: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	19, // 48: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	22, // 49: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	24, // 50: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
+	9,  // 35: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	11, // 36: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	14, // 37: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	19, // 38: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	22, // 39: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	24, // 40: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	8,  // 41: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
+	1,  // 42: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	4,  // 43: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	6,  // 44: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	7,  // 45: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	10, // 46: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	12, // 47: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	16, // 48: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	20, // 49: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	23, // 50: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	25, // 51: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	7,  // 52: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
+	42, // [42:53] is the sub-list for method output_type
+	31, // [31:42] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name
@@ -2477,14 +2554,14 @@ func file_ohm_v1_jobs_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_init()
-	file_ohm_v1_jobs_proto_msgTypes[13].OneofWrappers = []any{}
+	file_ohm_v1_jobs_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,7 @@ const (
 	Jobs_Exec_FullMethodName      = "/ohm.v1.Jobs/Exec"
 	Jobs_ListExecs_FullMethodName = "/ohm.v1.Jobs/ListExecs"
 	Jobs_Stats_FullMethodName     = "/ohm.v1.Jobs/Stats"
+	Jobs_Roll_FullMethodName      = "/ohm.v1.Jobs/Roll"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -55,6 +56,8 @@ type JobsClient interface {
 	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
 	// Stats asks the agents what running tasks use.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
+	// Roll says how the update of a service goes on.
+	Roll(ctx context.Context, in *RollRequest, opts ...grpc.CallOption) (*JobStatus, error)
 }
 
 type jobsClient struct {
@@ -186,6 +189,16 @@ func (c *jobsClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *jobsClient) Roll(ctx context.Context, in *RollRequest, opts ...grpc.CallOption) (*JobStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobStatus)
+	err := c.cc.Invoke(ctx, Jobs_Roll_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -208,6 +221,8 @@ type JobsServer interface {
 	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
 	// Stats asks the agents what running tasks use.
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
+	// Roll says how the update of a service goes on.
+	Roll(context.Context, *RollRequest) (*JobStatus, error)
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -247,6 +262,9 @@ func (UnimplementedJobsServer) ListExecs(context.Context, *ListExecsRequest) (*L
 }
 func (UnimplementedJobsServer) Stats(context.Context, *StatsRequest) (*StatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
+}
+func (UnimplementedJobsServer) Roll(context.Context, *RollRequest) (*JobStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method Roll not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -424,6 +442,24 @@ func _Jobs_Stats_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Roll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RollRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Roll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Roll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Roll(ctx, req.(*RollRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -458,6 +494,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Stats",
 			Handler:    _Jobs_Stats_Handler,
+		},
+		{
+			MethodName: "Roll",
+			Handler:    _Jobs_Roll_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

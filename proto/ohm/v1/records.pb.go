@@ -1900,6 +1900,144 @@ func (x *RetryPolicy) GetMost() *durationpb.Duration {
 	return nil
 }
 
+// Amount is so many tasks, or a share of a group's: one of the two is set, or neither for none.
+type Amount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Percent       int32                  `protobuf:"varint,2,opt,name=percent,proto3" json:"percent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Amount) Reset() {
+	*x = Amount{}
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amount) ProtoMessage() {}
+
+func (x *Amount) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amount.ProtoReflect.Descriptor instead.
+func (*Amount) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Amount) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Amount) GetPercent() int32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+// UpdatePolicy says how the tasks of a service come to a new version, group by group.
+type UpdatePolicy struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	MaxUnavailable   *Amount                `protobuf:"bytes,1,opt,name=max_unavailable,json=maxUnavailable,proto3" json:"max_unavailable,omitempty"`       // that may be missing for it at a time; a share is rounded down
+	Surge            *Amount                `protobuf:"bytes,2,opt,name=surge,proto3" json:"surge,omitempty"`                                               // that there may be more than count for its time; a share is rounded up
+	Canary           int32                  `protobuf:"varint,3,opt,name=canary,proto3" json:"canary,omitempty"`                                            // of the new version, until somebody promotes it; 0: all at once
+	Steady           *durationpb.Duration   `protobuf:"bytes,4,opt,name=steady,proto3" json:"steady,omitempty"`                                             // how long a new task must be well before it counts
+	ProgressDeadline *durationpb.Duration   `protobuf:"bytes,5,opt,name=progress_deadline,json=progressDeadline,proto3" json:"progress_deadline,omitempty"` // without one more that counts, the update has failed
+	OnFailure        string                 `protobuf:"bytes,6,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`                      // pause | revert
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *UpdatePolicy) Reset() {
+	*x = UpdatePolicy{}
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdatePolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdatePolicy) ProtoMessage() {}
+
+func (x *UpdatePolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdatePolicy.ProtoReflect.Descriptor instead.
+func (*UpdatePolicy) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UpdatePolicy) GetMaxUnavailable() *Amount {
+	if x != nil {
+		return x.MaxUnavailable
+	}
+	return nil
+}
+
+func (x *UpdatePolicy) GetSurge() *Amount {
+	if x != nil {
+		return x.Surge
+	}
+	return nil
+}
+
+func (x *UpdatePolicy) GetCanary() int32 {
+	if x != nil {
+		return x.Canary
+	}
+	return 0
+}
+
+func (x *UpdatePolicy) GetSteady() *durationpb.Duration {
+	if x != nil {
+		return x.Steady
+	}
+	return nil
+}
+
+func (x *UpdatePolicy) GetProgressDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.ProgressDeadline
+	}
+	return nil
+}
+
+func (x *UpdatePolicy) GetOnFailure() string {
+	if x != nil {
+		return x.OnFailure
+	}
+	return ""
+}
+
 // JobSpec is what a user submits; every default is filled in by the server.
 type JobSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1916,6 +2054,7 @@ type JobSpec struct {
 	Groups        []*Group               `protobuf:"bytes,11,rep,name=groups,proto3" json:"groups,omitempty"`
 	WhenSilent    *WhenSilent            `protobuf:"bytes,20,opt,name=when_silent,json=whenSilent,proto3" json:"when_silent,omitempty"`
 	Retry         *RetryPolicy           `protobuf:"bytes,75,opt,name=retry,proto3" json:"retry,omitempty"`
+	Update        *UpdatePolicy          `protobuf:"bytes,110,opt,name=update,proto3" json:"update,omitempty"`
 	StartOnce     bool                   `protobuf:"varint,76,opt,name=start_once,json=startOnce,proto3" json:"start_once,omitempty"` // each slot is started at most once, whatever becomes of it; retries is 0 then
 	Disruption    *Disruption            `protobuf:"bytes,105,opt,name=disruption,proto3" json:"disruption,omitempty"`                // absent: others may take as many tasks at once as they need
 	unknownFields protoimpl.UnknownFields
@@ -1924,7 +2063,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2075,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2088,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -2043,6 +2182,13 @@ func (x *JobSpec) GetRetry() *RetryPolicy {
 	return nil
 }
 
+func (x *JobSpec) GetUpdate() *UpdatePolicy {
+	if x != nil {
+		return x.Update
+	}
+	return nil
+}
+
 func (x *JobSpec) GetStartOnce() bool {
 	if x != nil {
 		return x.StartOnce
@@ -2069,7 +2215,7 @@ type Disruption struct {
 
 func (x *Disruption) Reset() {
 	*x = Disruption{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2227,7 @@ func (x *Disruption) String() string {
 func (*Disruption) ProtoMessage() {}
 
 func (x *Disruption) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2240,7 @@ func (x *Disruption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disruption.ProtoReflect.Descriptor instead.
 func (*Disruption) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Disruption) GetMaxUnavailable() int32 {
@@ -2135,7 +2281,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2293,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2306,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -2233,6 +2379,116 @@ func (x *Job) GetGroupVersions() map[string]int64 {
 	return nil
 }
 
+// Rollout is the record rollouts/<ns>/<job>: how far the tasks of a live service have come to
+// what its record says.
+type Rollout struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`   // of the job that began it
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`        // Running | Paused | Failed | Done
+	Reverts       bool                   `protobuf:"varint,3,opt,name=reverts,proto3" json:"reverts,omitempty"`   // it leads back to a version that was good: nobody is asked to promote it
+	Promoted      bool                   `protobuf:"varint,4,opt,name=promoted,proto3" json:"promoted,omitempty"` // all tasks may follow the canary
+	Retired       []*Slot                `protobuf:"bytes,5,rep,name=retired,proto3" json:"retired,omitempty"`    // the tasks of older versions that are to end now
+	Come          int32                  `protobuf:"varint,6,opt,name=come,proto3" json:"come,omitempty"`         // new tasks that count, when it last came forward
+	Progress      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=progress,proto3" json:"progress,omitempty"`  // when that was
+	Message       string                 `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`    // why it has failed, or why it reverts
+	Good          *Job                   `protobuf:"bytes,9,opt,name=good,proto3" json:"good,omitempty"`          // the record of the newest version of which all tasks were well; absent: none was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rollout) Reset() {
+	*x = Rollout{}
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rollout) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rollout) ProtoMessage() {}
+
+func (x *Rollout) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
+func (*Rollout) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Rollout) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Rollout) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Rollout) GetReverts() bool {
+	if x != nil {
+		return x.Reverts
+	}
+	return false
+}
+
+func (x *Rollout) GetPromoted() bool {
+	if x != nil {
+		return x.Promoted
+	}
+	return false
+}
+
+func (x *Rollout) GetRetired() []*Slot {
+	if x != nil {
+		return x.Retired
+	}
+	return nil
+}
+
+func (x *Rollout) GetCome() int32 {
+	if x != nil {
+		return x.Come
+	}
+	return 0
+}
+
+func (x *Rollout) GetProgress() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *Rollout) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Rollout) GetGood() *Job {
+	if x != nil {
+		return x.Good
+	}
+	return nil
+}
+
 // Outcome is how a job ended.
 type Outcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2245,7 +2501,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2513,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2526,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Outcome) GetState() string {
@@ -2305,14 +2561,15 @@ type GroupCounts struct {
 	Succeeded     int32                  `protobuf:"varint,7,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed        int32                  `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
 	Stopped       int32                  `protobuf:"varint,9,opt,name=stopped,proto3" json:"stopped,omitempty"`
-	Unready       int32                  `protobuf:"varint,20,opt,name=unready,proto3" json:"unready,omitempty"` // of those running: that have a readiness check and do not pass it
+	Outdated      int32                  `protobuf:"varint,110,opt,name=outdated,proto3" json:"outdated,omitempty"` // tasks of older versions that stay for now
+	Unready       int32                  `protobuf:"varint,20,opt,name=unready,proto3" json:"unready,omitempty"`    // of those running: that have a readiness check and do not pass it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2581,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2594,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -2403,6 +2660,13 @@ func (x *GroupCounts) GetStopped() int32 {
 	return 0
 }
 
+func (x *GroupCounts) GetOutdated() int32 {
+	if x != nil {
+		return x.Outdated
+	}
+	return 0
+}
+
 func (x *GroupCounts) GetUnready() int32 {
 	if x != nil {
 		return x.Unready
@@ -2424,7 +2688,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2700,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2713,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -2499,7 +2763,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2775,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2788,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -2553,7 +2817,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2829,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2842,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -2638,7 +2902,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2914,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2927,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -2847,7 +3111,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3123,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3136,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -2921,7 +3185,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3197,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3210,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -3073,7 +3337,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3349,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3362,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -3147,7 +3411,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3423,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3436,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Node) GetName() string {
@@ -3293,7 +3557,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3569,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3582,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Intent) GetNode() string {
@@ -3384,7 +3648,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3660,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3673,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Alive) GetNode() string {
@@ -3460,7 +3724,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3736,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3749,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Scheduler) GetName() string {
@@ -3530,7 +3794,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3806,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3819,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -3618,7 +3882,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3894,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3907,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Hold) GetNode() string {
@@ -3764,7 +4028,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +4040,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +4053,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Party) GetScheduler() string {
@@ -3845,7 +4109,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +4121,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +4134,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Conflict) GetId() string {
@@ -4002,7 +4266,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4014,7 +4278,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +4291,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -4142,7 +4406,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4418,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4431,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Reason) GetReason() string {
@@ -4221,7 +4485,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4497,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4510,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -4324,7 +4588,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4600,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4613,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -4426,7 +4690,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4702,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4715,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Meta) GetValue() string {
@@ -4482,7 +4746,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4758,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4771,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -4552,7 +4816,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4828,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4841,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Quota) GetKind() string {
@@ -4630,7 +4894,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4642,7 +4906,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4655,7 +4919,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Share) GetKind() string {
@@ -4877,7 +5141,18 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x04only\x18\x02 \x03(\x05R\x04only\x12\x14\n" +
 	"\x05spend\x18\x03 \x03(\tR\x05spend\x12/\n" +
 	"\x05first\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05first\x12-\n" +
-	"\x04most\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04most\"\x8b\x05\n" +
+	"\x04most\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04most\":\n" +
+	"\x06Amount\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x18\n" +
+	"\apercent\x18\x02 \x01(\x05R\apercent\"\x9f\x02\n" +
+	"\fUpdatePolicy\x127\n" +
+	"\x0fmax_unavailable\x18\x01 \x01(\v2\x0e.ohm.v1.AmountR\x0emaxUnavailable\x12$\n" +
+	"\x05surge\x18\x02 \x01(\v2\x0e.ohm.v1.AmountR\x05surge\x12\x16\n" +
+	"\x06canary\x18\x03 \x01(\x05R\x06canary\x121\n" +
+	"\x06steady\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06steady\x12F\n" +
+	"\x11progress_deadline\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x10progressDeadline\x12\x1d\n" +
+	"\n" +
+	"on_failure\x18\x06 \x01(\tR\tonFailure\"\xb9\x05\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4896,7 +5171,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06groups\x18\v \x03(\v2\r.ohm.v1.GroupR\x06groups\x123\n" +
 	"\vwhen_silent\x18\x14 \x01(\v2\x12.ohm.v1.WhenSilentR\n" +
 	"whenSilent\x12)\n" +
-	"\x05retry\x18K \x01(\v2\x13.ohm.v1.RetryPolicyR\x05retry\x12\x1d\n" +
+	"\x05retry\x18K \x01(\v2\x13.ohm.v1.RetryPolicyR\x05retry\x12,\n" +
+	"\x06update\x18n \x01(\v2\x14.ohm.v1.UpdatePolicyR\x06update\x12\x1d\n" +
 	"\n" +
 	"start_once\x18L \x01(\bR\tstartOnce\x122\n" +
 	"\n" +
@@ -4925,11 +5201,21 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x0egroup_versions\x18n \x03(\v2\x1e.ohm.v1.Job.GroupVersionsEntryR\rgroupVersions\x1a@\n" +
 	"\x12GroupVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"|\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9e\x02\n" +
+	"\aRollout\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\areverts\x18\x03 \x01(\bR\areverts\x12\x1a\n" +
+	"\bpromoted\x18\x04 \x01(\bR\bpromoted\x12&\n" +
+	"\aretired\x18\x05 \x03(\v2\f.ohm.v1.SlotR\aretired\x12\x12\n" +
+	"\x04come\x18\x06 \x01(\x05R\x04come\x126\n" +
+	"\bprogress\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bprogress\x12\x18\n" +
+	"\amessage\x18\b \x01(\tR\amessage\x12\x1f\n" +
+	"\x04good\x18\t \x01(\v2\v.ohm.v1.JobR\x04good\"|\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12+\n" +
 	"\x06groups\x18\x02 \x03(\v2\x13.ohm.v1.GroupCountsR\x06groups\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x8d\x02\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa9\x02\n" +
 	"\vGroupCounts\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -4939,7 +5225,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\bstopping\x18\x06 \x01(\x05R\bstopping\x12\x1c\n" +
 	"\tsucceeded\x18\a \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\b \x01(\x05R\x06failed\x12\x18\n" +
-	"\astopped\x18\t \x01(\x05R\astopped\x12\x18\n" +
+	"\astopped\x18\t \x01(\x05R\astopped\x12\x1a\n" +
+	"\boutdated\x18n \x01(\x05R\boutdated\x12\x18\n" +
 	"\aunready\x18\x14 \x01(\x05R\aunready\"|\n" +
 	"\x04Slot\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -5226,7 +5513,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -5255,152 +5542,163 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*StopPolicy)(nil),            // 24: ohm.v1.StopPolicy
 	(*WhenSilent)(nil),            // 25: ohm.v1.WhenSilent
 	(*RetryPolicy)(nil),           // 26: ohm.v1.RetryPolicy
-	(*JobSpec)(nil),               // 27: ohm.v1.JobSpec
-	(*Disruption)(nil),            // 28: ohm.v1.Disruption
-	(*Job)(nil),                   // 29: ohm.v1.Job
-	(*Outcome)(nil),               // 30: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 31: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 32: ohm.v1.Slot
-	(*Fence)(nil),                 // 33: ohm.v1.Fence
-	(*Victim)(nil),                // 34: ohm.v1.Victim
-	(*Placement)(nil),             // 35: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 36: ohm.v1.ScopeFence
-	(*Status)(nil),                // 37: ohm.v1.Status
-	(*Ended)(nil),                 // 38: ohm.v1.Ended
-	(*Node)(nil),                  // 39: ohm.v1.Node
-	(*Intent)(nil),                // 40: ohm.v1.Intent
-	(*Alive)(nil),                 // 41: ohm.v1.Alive
-	(*Scheduler)(nil),             // 42: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 43: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 44: ohm.v1.Hold
-	(*Party)(nil),                 // 45: ohm.v1.Party
-	(*Conflict)(nil),              // 46: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 47: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 48: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 49: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 50: ohm.v1.Waiting
-	(*Meta)(nil),                  // 51: ohm.v1.Meta
-	(*Amounts)(nil),               // 52: ohm.v1.Amounts
-	(*Quota)(nil),                 // 53: ohm.v1.Quota
-	(*Share)(nil),                 // 54: ohm.v1.Share
-	nil,                           // 55: ohm.v1.Container.EnvEntry
-	nil,                           // 56: ohm.v1.Group.EnvEntry
-	nil,                           // 57: ohm.v1.Selector.LabelsEntry
-	nil,                           // 58: ohm.v1.Spread.SharesEntry
-	nil,                           // 59: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 60: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 61: ohm.v1.Node.AttributesEntry
-	nil,                           // 62: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
+	(*Amount)(nil),                // 27: ohm.v1.Amount
+	(*UpdatePolicy)(nil),          // 28: ohm.v1.UpdatePolicy
+	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
+	(*Disruption)(nil),            // 30: ohm.v1.Disruption
+	(*Job)(nil),                   // 31: ohm.v1.Job
+	(*Rollout)(nil),               // 32: ohm.v1.Rollout
+	(*Outcome)(nil),               // 33: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 34: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 35: ohm.v1.Slot
+	(*Fence)(nil),                 // 36: ohm.v1.Fence
+	(*Victim)(nil),                // 37: ohm.v1.Victim
+	(*Placement)(nil),             // 38: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 39: ohm.v1.ScopeFence
+	(*Status)(nil),                // 40: ohm.v1.Status
+	(*Ended)(nil),                 // 41: ohm.v1.Ended
+	(*Node)(nil),                  // 42: ohm.v1.Node
+	(*Intent)(nil),                // 43: ohm.v1.Intent
+	(*Alive)(nil),                 // 44: ohm.v1.Alive
+	(*Scheduler)(nil),             // 45: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 46: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 47: ohm.v1.Hold
+	(*Party)(nil),                 // 48: ohm.v1.Party
+	(*Conflict)(nil),              // 49: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 50: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 51: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 52: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 53: ohm.v1.Waiting
+	(*Meta)(nil),                  // 54: ohm.v1.Meta
+	(*Amounts)(nil),               // 55: ohm.v1.Amounts
+	(*Quota)(nil),                 // 56: ohm.v1.Quota
+	(*Share)(nil),                 // 57: ohm.v1.Share
+	nil,                           // 58: ohm.v1.Container.EnvEntry
+	nil,                           // 59: ohm.v1.Group.EnvEntry
+	nil,                           // 60: ohm.v1.Selector.LabelsEntry
+	nil,                           // 61: ohm.v1.Spread.SharesEntry
+	nil,                           // 62: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 63: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 64: ohm.v1.Node.AttributesEntry
+	nil,                           // 65: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	55,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	58,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	56,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	59,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	63,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	66,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	57,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	60,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	58,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	61,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	63,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	63,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	63,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	63,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	63,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	63,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	63,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	63,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
-	59,  // 33: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	23,  // 34: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	63,  // 35: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	24,  // 36: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	14,  // 37: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	25,  // 38: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
-	26,  // 39: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
-	28,  // 40: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
-	27,  // 41: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	30,  // 42: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	64,  // 43: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	64,  // 44: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	60,  // 45: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
-	31,  // 46: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	64,  // 47: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	32,  // 48: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	32,  // 49: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,   // 50: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,   // 51: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,   // 52: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,   // 53: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	34,  // 54: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	64,  // 55: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	33,  // 56: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	64,  // 57: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	36,  // 58: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	32,  // 59: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,   // 60: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	64,  // 61: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	64,  // 62: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	35,  // 63: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	37,  // 64: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,   // 65: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,   // 66: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	61,  // 67: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	33,  // 68: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,   // 69: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	62,  // 70: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	33,  // 71: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	64,  // 72: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	64,  // 73: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	64,  // 74: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	64,  // 75: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,   // 76: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,   // 77: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	64,  // 78: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	33,  // 79: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	32,  // 80: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,   // 81: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	64,  // 82: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	32,  // 83: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	32,  // 84: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	64,  // 85: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	32,  // 86: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	45,  // 87: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	45,  // 88: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	64,  // 89: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	64,  // 90: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	48,  // 91: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	64,  // 92: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
-	64,  // 93: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	49,  // 94: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	64,  // 95: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	52,  // 96: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	64,  // 97: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	52,  // 98: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	52,  // 99: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	52,  // 100: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	101, // [101:101] is the sub-list for method output_type
-	101, // [101:101] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	66,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	66,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	66,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	66,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	66,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	66,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	66,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	66,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	27,  // 33: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
+	27,  // 34: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
+	66,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
+	66,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
+	62,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	23,  // 38: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	66,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	24,  // 40: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	14,  // 41: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	25,  // 42: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
+	26,  // 43: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
+	28,  // 44: ohm.v1.JobSpec.update:type_name -> ohm.v1.UpdatePolicy
+	30,  // 45: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
+	29,  // 46: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	33,  // 47: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	67,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	67,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	63,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	35,  // 51: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
+	67,  // 52: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	31,  // 53: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
+	34,  // 54: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	67,  // 55: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	35,  // 56: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	35,  // 57: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,   // 58: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,   // 59: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,   // 60: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,   // 61: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	37,  // 62: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	67,  // 63: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	36,  // 64: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	67,  // 65: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	39,  // 66: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	35,  // 67: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,   // 68: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	67,  // 69: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	67,  // 70: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	38,  // 71: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	40,  // 72: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,   // 73: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,   // 74: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	64,  // 75: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	36,  // 76: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,   // 77: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	65,  // 78: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	36,  // 79: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	67,  // 80: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	67,  // 81: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	67,  // 82: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	67,  // 83: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,   // 84: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,   // 85: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	67,  // 86: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	36,  // 87: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	35,  // 88: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,   // 89: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	67,  // 90: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	35,  // 91: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	35,  // 92: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	67,  // 93: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	35,  // 94: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	48,  // 95: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	48,  // 96: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	67,  // 97: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	67,  // 98: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	51,  // 99: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	67,  // 100: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	67,  // 101: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	52,  // 102: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	67,  // 103: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	55,  // 104: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	67,  // 105: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	55,  // 106: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	55,  // 107: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	55,  // 108: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	109, // [109:109] is the sub-list for method output_type
+	109, // [109:109] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -5408,16 +5706,16 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[23].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[43].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[48].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[25].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[46].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   59,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
