@@ -367,6 +367,18 @@ func (f fakeInsight) ExplainTxn(_ context.Context, req *ohmv1.GetTxnRequest) (*o
 	return f.decision, nil
 }
 
+func (f fakeInsight) PlanMoves(_ context.Context, req *ohmv1.PlanMovesRequest) (*ohmv1.PlanMovesResponse, error) {
+	moves := []*ohmv1.MoveStep{
+		{Namespace: "default", Task: "web/main/3", Attempt: 1, Kind: "service", From: "n1", To: "n7", Budget: "0 of at most 1 down"},
+		{Namespace: "default", Task: "web/main/5", Attempt: 2, Kind: "service", From: "n2", To: "n7", Budget: "0 of at most 1 down"},
+	}
+	if req.GetJob() == "" {
+		return &ohmv1.PlanMovesResponse{Moves: moves, Before: &ohmv1.MovesGain{StrandedGpuMilli: 3460, EmptyNodes: 1},
+			After: &ohmv1.MovesGain{StrandedGpuMilli: 1200, EmptyNodes: 3}, SnapshotRevision: 815}, nil
+	}
+	return &ohmv1.PlanMovesResponse{Moves: moves, Before: &ohmv1.MovesGain{MostTasks: 4}, After: &ohmv1.MovesGain{MostTasks: 3, FewestTasks: 2}, SnapshotRevision: 815}, nil
+}
+
 func (f fakeInsight) ListConflicts(context.Context, *ohmv1.ListConflictsRequest) (*ohmv1.ListConflictsResponse, error) {
 	return &ohmv1.ListConflictsResponse{Conflicts: f.conflicts}, f.failure
 }

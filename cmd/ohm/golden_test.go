@@ -112,6 +112,8 @@ func TestGolden(t *testing.T) {
 		"stop":           {"stop", "hello"},
 		"node_drain":     {"node", "drain", "dev"},
 		"drain_plan":     {"node", "drain", "n7", "--deadline", "1h", "--dry-run"},
+		"defrag_plan":    {"node", "defrag", "--plan"},
+		"rebalance_plan": {"job", "rebalance", "web", "--plan"},
 		"node_lost":      {"node", "lost", "n7"},
 		"node_resume":    {"node", "resume", "n7"},
 		"node_label":     {"node", "label", "n7", "disk=ssd"},
