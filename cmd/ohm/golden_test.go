@@ -113,6 +113,7 @@ func TestGolden(t *testing.T) {
 		"node_drain":     {"node", "drain", "dev"},
 		"drain_plan":     {"node", "drain", "n7", "--deadline", "1h", "--dry-run"},
 		"defrag_plan":    {"node", "defrag", "--plan"},
+		"rebalance":      {"job", "rebalance", "web", "--apply", "--at-once", "2"},
 		"rebalance_plan": {"job", "rebalance", "web", "--plan"},
 		"node_lost":      {"node", "lost", "n7"},
 		"node_resume":    {"node", "resume", "n7"},

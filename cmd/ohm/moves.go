@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,28 +11,107 @@ import (
 )
 
 func jobRebalanceCommand(a *app) *cobra.Command {
-	var plan bool
-	var moves int32
+	var plan, apply bool
+	var moves, atOnce int32
+	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "rebalance JOB --plan",
-		Short: "Show how to spread the tasks of a service again",
-		Long: `Show how to spread the tasks of a service again, after nodes have come or come back: which
-task would move from which node to which, in an order in which each move is possible. Nothing
-is moved by itself. Tasks that do not run, or are on nodes that drain or are silent, stay.`,
+		Use:   "rebalance JOB (--plan|--apply)",
+		Short: "Spread the tasks of a service again",
+		Long: `Spread the tasks of a service again, after nodes have come or come back.
+
+--plan shows which task would move from which node to which, in an order in which each move
+is possible, and changes nothing. --apply does it: a task is stopped, and its next attempt
+is placed by the scheduler; then comes the next one. No more than --at-once tasks of a group
+are down at a time, what is down by itself included, and never more than the job's disruption
+budget allows. Ctrl-C ends it between two steps: what was stopped is placed again, and
+nothing else moves.
+
+Tasks that do not run, or are on nodes that drain or are silent, stay.`,
 		Example: `  ohm job rebalance web --plan
-  ohm job rebalance web --plan -o json`,
+  ohm job rebalance web --apply
+  ohm job rebalance web --apply --at-once 3 --timeout 1h`,
 		Args: named("the name of a job", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !plan {
-				return refuse("say --plan: nothing is moved by itself")
+			switch {
+			case plan == apply:
+				return refuse("say --plan or --apply")
+			case !apply && (cmd.Flags().Changed("at-once") || cmd.Flags().Changed("timeout")):
+				return refuse("--at-once and --timeout go with --apply")
+			case atOnce < 1 || timeout < 0 || moves < 1:
+				return refuse("--moves and --at-once are at least 1, --timeout is a positive time")
+			case apply:
+				return a.rebalance(cmd.Context(), &ohmv1.RebalanceRequest{Namespace: a.namespace(), Job: args[0], AtOnce: atOnce}, int(moves), timeout)
 			}
 			return a.planMoves(cmd.Context(), &ohmv1.PlanMovesRequest{Namespace: a.namespace(), Job: args[0], Most: moves})
 		},
 	}
 	cmd.Flags().BoolVar(&plan, "plan", false, "show the moves and change nothing")
+	cmd.Flags().BoolVar(&apply, "apply", false, "make the moves, step by step")
+	cmd.Flags().Int32Var(&atOnce, "at-once", 1, "with --apply: at most so many tasks of a group down at a time")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "with --apply: make no more steps after this time (default: never)")
 	movesFlag(cmd, &moves)
 	outputFlag(cmd, listFormats()...)
 	return cmd
+}
+
+// rebalance makes step after step until none is left, and shows those that were made.
+func (a *app) rebalance(ctx context.Context, req *ohmv1.RebalanceRequest, most int, timeout time.Duration) error {
+	c, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	waiting := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeoutCause(ctx, timeout, errWaitedEnough)
+		defer cancel()
+	}
+	var moved []*ohmv1.MoveStep
+	why := ""
+	var over error
+	for len(moved) < most {
+		var resp *ohmv1.RebalanceResponse
+		if resp, over = c.jobs.Rebalance(waiting, req); over != nil || resp.GetDone() {
+			break
+		}
+		if m := resp.GetMoved(); m != nil {
+			a.note("%s leaves node %s, for %s", m.Task, m.From, m.To)
+			moved = append(moved, m)
+			continue
+		}
+		if why != resp.GetWaits() {
+			why = resp.GetWaits()
+			a.note("waiting: %s", why)
+		}
+		if !sleep(waiting, pollEvery) {
+			over = waiting.Err()
+			break
+		}
+	}
+	if over != nil && len(moved) == 0 && waiting.Err() == nil {
+		return a.unknownJobs(ctx, c, over, req.Job)
+	}
+	if len(moved) == 0 && over == nil {
+		a.note("no move would spread job %s better", req.Job)
+	}
+	if err := a.show(view{
+		json:  many(moved),
+		names: namesOf(moved, (*ohmv1.MoveStep).GetTask),
+		table: func(p *printer) { moveTable(p, moved) },
+	}); err != nil {
+		return err
+	}
+	const goOn = "what was stopped is placed again; `ohm job rebalance JOB --apply` goes on"
+	switch {
+	case over == nil:
+		return nil
+	case context.Cause(waiting) == errWaitedEnough:
+		return failf(exitTimedOut, goOn, "not done after --timeout %s: %s made", timeout, plural(len(moved), "move"))
+	case ctx.Err() != nil:
+		return failf(exitCancelled, goOn, "ended after %s", plural(len(moved), "move"))
+	}
+	return over
 }
 
 func nodeDefragCommand(a *app) *cobra.Command {

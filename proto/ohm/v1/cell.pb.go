@@ -1251,169 +1251,6 @@ func (x *PlanMovesResponse) GetSnapshotRevision() int64 {
 	return 0
 }
 
-// MoveStep would take one task to another node: its attempt ends, the next one starts there.
-type MoveStep struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // that runs
-	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	From          string                 `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
-	To            string                 `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`
-	Budget        string                 `protobuf:"bytes,7,opt,name=budget,proto3" json:"budget,omitempty"` // of its job, for people; empty: it has none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MoveStep) Reset() {
-	*x = MoveStep{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MoveStep) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MoveStep) ProtoMessage() {}
-
-func (x *MoveStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MoveStep.ProtoReflect.Descriptor instead.
-func (*MoveStep) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *MoveStep) GetNamespace() string {
-	if x != nil {
-		return x.Namespace
-	}
-	return ""
-}
-
-func (x *MoveStep) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
-}
-
-func (x *MoveStep) GetAttempt() int32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *MoveStep) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *MoveStep) GetFrom() string {
-	if x != nil {
-		return x.From
-	}
-	return ""
-}
-
-func (x *MoveStep) GetTo() string {
-	if x != nil {
-		return x.To
-	}
-	return ""
-}
-
-func (x *MoveStep) GetBudget() string {
-	if x != nil {
-		return x.Budget
-	}
-	return ""
-}
-
-// MovesGain is what moves are to better. Of a plan for one job that is how many of its tasks
-// are on a node, over the nodes that it may be on; of one for the cell the rest.
-type MovesGain struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	MostTasks        int32                  `protobuf:"varint,1,opt,name=most_tasks,json=mostTasks,proto3" json:"most_tasks,omitempty"`
-	FewestTasks      int32                  `protobuf:"varint,2,opt,name=fewest_tasks,json=fewestTasks,proto3" json:"fewest_tasks,omitempty"`
-	StrandedGpuMilli int64                  `protobuf:"varint,3,opt,name=stranded_gpu_milli,json=strandedGpuMilli,proto3" json:"stranded_gpu_milli,omitempty"` // free, and nobody could use it
-	EmptyNodes       int32                  `protobuf:"varint,4,opt,name=empty_nodes,json=emptyNodes,proto3" json:"empty_nodes,omitempty"`                     // without a task, those of system jobs left out
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *MovesGain) Reset() {
-	*x = MovesGain{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MovesGain) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MovesGain) ProtoMessage() {}
-
-func (x *MovesGain) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MovesGain.ProtoReflect.Descriptor instead.
-func (*MovesGain) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *MovesGain) GetMostTasks() int32 {
-	if x != nil {
-		return x.MostTasks
-	}
-	return 0
-}
-
-func (x *MovesGain) GetFewestTasks() int32 {
-	if x != nil {
-		return x.FewestTasks
-	}
-	return 0
-}
-
-func (x *MovesGain) GetStrandedGpuMilli() int64 {
-	if x != nil {
-		return x.StrandedGpuMilli
-	}
-	return 0
-}
-
-func (x *MovesGain) GetEmptyNodes() int32 {
-	if x != nil {
-		return x.EmptyNodes
-	}
-	return 0
-}
-
 type ExplainResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Namespace        string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1435,7 +1272,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1284,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1297,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainResponse) GetNamespace() string {
@@ -1565,7 +1402,7 @@ type ExplainNodeRequest struct {
 
 func (x *ExplainNodeRequest) Reset() {
 	*x = ExplainNodeRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1414,7 @@ func (x *ExplainNodeRequest) String() string {
 func (*ExplainNodeRequest) ProtoMessage() {}
 
 func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1427,7 @@ func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
 func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainNodeRequest) GetNamespace() string {
@@ -1627,7 +1464,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1476,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1489,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -1699,7 +1536,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1548,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1561,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -1757,7 +1594,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1606,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1619,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -1903,7 +1740,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +1752,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +1765,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -1975,7 +1812,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +1824,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +1837,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -2027,7 +1864,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +1876,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +1889,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -2132,7 +1969,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +1981,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +1994,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -2210,7 +2047,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2059,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2072,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
 }
 
 type AuditResponse struct {
@@ -2252,7 +2089,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2101,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2114,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -2334,7 +2171,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[33]
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2183,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[33]
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2196,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -2482,22 +2319,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05moves\x18\x01 \x03(\v2\x10.ohm.v1.MoveStepR\x05moves\x12)\n" +
 	"\x06before\x18\x02 \x01(\v2\x11.ohm.v1.MovesGainR\x06before\x12'\n" +
 	"\x05after\x18\x03 \x01(\v2\x11.ohm.v1.MovesGainR\x05after\x12+\n" +
-	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"\xa6\x01\n" +
-	"\bMoveStep\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x12\n" +
-	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04from\x18\x05 \x01(\tR\x04from\x12\x0e\n" +
-	"\x02to\x18\x06 \x01(\tR\x02to\x12\x16\n" +
-	"\x06budget\x18\a \x01(\tR\x06budget\"\x9c\x01\n" +
-	"\tMovesGain\x12\x1d\n" +
-	"\n" +
-	"most_tasks\x18\x01 \x01(\x05R\tmostTasks\x12!\n" +
-	"\ffewest_tasks\x18\x02 \x01(\x05R\vfewestTasks\x12,\n" +
-	"\x12stranded_gpu_milli\x18\x03 \x01(\x03R\x10strandedGpuMilli\x12\x1f\n" +
-	"\vempty_nodes\x18\x04 \x01(\x05R\n" +
-	"emptyNodes\"\xec\x03\n" +
+	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"\xec\x03\n" +
 	"\x0fExplainResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -2618,7 +2440,7 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
@@ -2640,22 +2462,22 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*ShareView)(nil),              // 17: ohm.v1.ShareView
 	(*PlanMovesRequest)(nil),       // 18: ohm.v1.PlanMovesRequest
 	(*PlanMovesResponse)(nil),      // 19: ohm.v1.PlanMovesResponse
-	(*MoveStep)(nil),               // 20: ohm.v1.MoveStep
-	(*MovesGain)(nil),              // 21: ohm.v1.MovesGain
-	(*ExplainResponse)(nil),        // 22: ohm.v1.ExplainResponse
-	(*ExplainNodeRequest)(nil),     // 23: ohm.v1.ExplainNodeRequest
-	(*ListConflictsRequest)(nil),   // 24: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 25: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 26: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 27: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 28: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 29: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 30: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 31: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 32: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 33: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
-	(*Amounts)(nil),                // 35: ohm.v1.Amounts
+	(*ExplainResponse)(nil),        // 20: ohm.v1.ExplainResponse
+	(*ExplainNodeRequest)(nil),     // 21: ohm.v1.ExplainNodeRequest
+	(*ListConflictsRequest)(nil),   // 22: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 23: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 24: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 25: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 26: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 27: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 28: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 29: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 30: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 31: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
+	(*Amounts)(nil),                // 33: ohm.v1.Amounts
+	(*MoveStep)(nil),               // 34: ohm.v1.MoveStep
+	(*MovesGain)(nil),              // 35: ohm.v1.MovesGain
 	(*GroupWaiting)(nil),           // 36: ohm.v1.GroupWaiting
 	(*TaskView)(nil),               // 37: ohm.v1.TaskView
 	(*Hold)(nil),                   // 38: ohm.v1.Hold
@@ -2667,34 +2489,34 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
 	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	34, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	32, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
 	16, // 3: ohm.v1.ListQuotasResponse.quotas:type_name -> ohm.v1.QuotaView
-	35, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
-	35, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
-	35, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
-	35, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
+	33, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
+	33, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
+	33, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
+	33, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
 	17, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
-	34, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
-	35, // 10: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
-	35, // 11: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
-	35, // 12: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
-	20, // 13: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
-	21, // 14: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
-	21, // 15: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
+	32, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
+	33, // 10: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
+	33, // 11: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
+	33, // 12: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
+	34, // 13: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
+	35, // 14: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
+	35, // 15: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
 	36, // 16: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	34, // 17: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	26, // 18: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	32, // 17: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	24, // 18: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
 	37, // 19: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
 	38, // 20: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
 	39, // 21: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
-	26, // 22: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	34, // 23: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	27, // 24: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	27, // 25: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	34, // 26: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	30, // 27: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	26, // 28: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	33, // 29: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	24, // 22: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	32, // 23: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	25, // 24: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	25, // 25: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	32, // 26: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	28, // 27: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	24, // 28: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	31, // 29: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
 	0,  // 30: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
 	7,  // 31: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
 	2,  // 32: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
@@ -2704,11 +2526,11 @@ var file_ohm_v1_cell_proto_depIdxs = []int32{
 	13, // 36: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
 	14, // 37: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
 	40, // 38: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	23, // 39: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
-	28, // 40: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
-	24, // 41: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	28, // 42: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	31, // 43: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	21, // 39: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
+	26, // 40: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
+	22, // 41: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	26, // 42: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	29, // 43: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
 	18, // 44: ohm.v1.Insight.PlanMoves:input_type -> ohm.v1.PlanMovesRequest
 	1,  // 45: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
 	8,  // 46: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
@@ -2718,12 +2540,12 @@ var file_ohm_v1_cell_proto_depIdxs = []int32{
 	16, // 50: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
 	16, // 51: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
 	15, // 52: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
-	22, // 53: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	20, // 53: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
 	41, // 54: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
 	42, // 55: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
-	25, // 56: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	29, // 57: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	32, // 58: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	23, // 56: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	27, // 57: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	30, // 58: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
 	19, // 59: ohm.v1.Insight.PlanMoves:output_type -> ohm.v1.PlanMovesResponse
 	45, // [45:60] is the sub-list for method output_type
 	30, // [30:45] is the sub-list for method input_type
@@ -2746,7 +2568,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
