@@ -17,7 +17,8 @@ type Candidate struct {
 	FreeCPU, FreeMemory, FreeDisk int64 // milli, bytes, bytes
 	GPUs                          []GPU // in the order of the node's facts
 	Can                           ability.Set
-	canOf                         *ohmv1.Node // the facts that Can was read from
+	hollow                        bool        // simulated
+	canOf                         *ohmv1.Node // the facts that Can and hollow were read from
 	Holds                         []Hold
 	ports                         []int32 // of the claims of this round, beside those of the placements
 	freed                         []int32 // of placements that would give way
@@ -28,10 +29,8 @@ type Candidate struct {
 	// or unknown, because nobody has asked since the row came.
 	lowest int32
 
-	// broken is what the scorer found broken of the GPUs in an epoch of the demand;
-	// epoch 0: not asked since they changed.
-	broken      float64
-	brokenEpoch uint64
+	ofCPU, ofMemory float64  // of the whole node, what a thousandth of a core is and a byte; 0: it has none
+	pattern         *pattern // of the GPUs; nil: not asked for since they changed
 }
 
 // GPU is a device of a candidate.
@@ -56,16 +55,17 @@ type Hold struct {
 
 // fill makes c the candidate of a row, reusing c's memory.
 func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
-	capacity, used, can := n.Facts.GetCapacity(), n.Used(), c.Can
+	capacity, used, can, hollow := n.Facts.GetCapacity(), n.Used(), c.Can, c.hollow
 	if c.canOf != n.Facts {
-		can = ability.Of(n.Facts.GetCapabilities())
+		can, hollow = ability.Of(n.Facts.GetCapabilities()), n.Facts.GetAttributes()["hollow"] == "true"
 	}
 	*c = Candidate{
-		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0], ports: c.ports[:0], Can: can, canOf: n.Facts, live: n.Count(),
+		Node: n, GPUs: c.GPUs[:0], Holds: c.Holds[:0], ports: c.ports[:0], Can: can, hollow: hollow, canOf: n.Facts, live: n.Count(),
 		FreeCPU:    capacity.GetCpuMilli() - used.CPUMilli,
 		FreeMemory: capacity.GetMemoryBytes() - used.MemoryBytes,
 		FreeDisk:   capacity.GetDiskBytes() - used.DiskBytes,
 	}
+	c.ofCPU, c.ofMemory = part(1, capacity.GetCpuMilli()), part(1, capacity.GetMemoryBytes())
 	for _, d := range n.Facts.GetGpus() {
 		free := wholeGPU - used.GPUs[d.GetId()]
 		if d.GetHealth() != cellstate.DeviceHealthy {
@@ -152,7 +152,7 @@ func (c *Candidate) take(k cost, times int) {
 
 func (c *Candidate) charge(gpus []*ohmv1.DeviceShare, times int32) {
 	if len(gpus) > 0 {
-		c.brokenEpoch = 0
+		c.pattern = nil
 	}
 	for _, g := range gpus {
 		for i := range c.GPUs {
@@ -176,6 +176,9 @@ func (c *Candidate) own(ports []*ohmv1.Port, times int) {
 
 // choosePorts chooses the ports of a task of r, from a place in the node's range on.
 func (c *Candidate) choosePorts(r *Request, from uint64) (ports []*ohmv1.Port, short string) {
+	if len(r.Ports) == 0 {
+		return nil, ""
+	}
 	return cellstate.ChoosePorts(c.Node.Facts, r.Ports, from, func(port int32) bool {
 		_, owned := c.Node.Used().Ports[port]
 		return owned && !slices.Contains(c.freed, port) || slices.Contains(c.ports, port) || slices.Contains(r.Busy, reconcile.BusyPort{Node: c.Node.Name, Port: port})

@@ -31,10 +31,12 @@ func wideCell(t *rapid.T) string {
 }
 
 // walk is what Choose must find, by the rule alone: of the nodes that are not in flight,
-// fit, and may have another task of the job, one without devices where none is asked for, then the one with fewest tasks of it (no fewer than
-// the load's first count as fewer), of those the one with the best score, and of equal
-// ones the first in the circle that begins at the seed.
-func walk(r *Round, q *Request, load *Load) (best int, ok bool) {
+// fit, and may have another task of the job, one without devices where none is asked for,
+// then the one with fewest tasks of it (no fewer than the load's first count as fewer), of
+// those the one with the best score, and of equal ones the first in the circle that begins at
+// the seed. In a large cell that is the rule in each part, and the first part from the job's
+// own on is taken in which the score is good enough, else the best of all.
+func walk(r *Round, q *Request, job cellstate.JobName, load *Load) (best int, ok bool) {
 	t := r.t
 	level := func(i int) int32 {
 		if load == nil {
@@ -51,14 +53,24 @@ func walk(r *Round, q *Request, load *Load) (best int, ok bool) {
 		}
 		return 0
 	}
+	better := func(i, best int) bool {
+		return best < 0 || cmp.Or(cmp.Compare(last(i), last(best)), cmp.Compare(level(i), level(best)), cmp.Compare(score(best), score(i))) < 0
+	}
 	best = -1
-	for turn := range t.candidates {
-		i := (int(r.seed%uint64(len(t.candidates))) + turn) % len(t.candidates)
-		if t.inFlight[i] || !t.fits(q, &t.candidates[i]) || (load != nil && t.counts[i] > load.last) {
-			continue
+	for turn := range t.parts() {
+		part := (t.partOf(job) + turn) % t.parts()
+		first, size, here := t.begins(part), t.begins(part+1)-t.begins(part), -1
+		for turn := range size {
+			i := first + (int(r.seed%uint64(size))+turn)%size
+			if !t.inFlight[i] && t.fits(q, &t.candidates[i]) && (load == nil || t.counts[i] <= load.last) && better(i, here) {
+				here = i
+			}
 		}
-		if best < 0 || cmp.Or(cmp.Compare(last(i), last(best)), cmp.Compare(level(i), level(best)), cmp.Compare(score(best), score(i))) < 0 {
-			best = i
+		if here >= 0 && better(here, best) {
+			best = here
+		}
+		if best >= 0 && last(best) == 0 && score(best) >= goodEnough && (load == nil || level(best) == load.first) {
+			break
 		}
 	}
 	return best, best >= 0
@@ -70,6 +82,9 @@ func TestChooseFindsWhatAWalkFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := placetest.Input(t, wideCell(t))
 		table := NewTable()
+		if rapid.Bool().Draw(t, "large") {
+			table.whole, table.part = 20, 20
+		}
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 			in.Seed, in.Home = rapid.Uint64().Draw(t, "seed"), schedulers.Home{Index: rapid.IntRange(0, 1).Draw(t, "home"), Of: 2}
 			in.InFlight = map[cellstate.NodeName]bool{}
@@ -88,7 +103,7 @@ func TestChooseFindsWhatAWalkFinds(t *testing.T) {
 				}
 				for _, need := range w.Needs {
 					mark, q := r.Mark(), r.Request(w.Job, need.Group)
-					want, wantOK := walk(r, q, load)
+					want, wantOK := walk(r, q, w.Job.Name, load)
 					got, ok := r.Choose(q, load)
 					if ok != wantOK || (ok && got != want) {
 						t.Fatalf("%s: node %d, %v; a walk finds %d, %v", need.Slot, got, ok, want, wantOK)

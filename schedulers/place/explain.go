@@ -43,17 +43,20 @@ func (t *Table) refusals(k *class, q *Request, asked []int) (why []refusal, refu
 	if once && k.explained == t.clock {
 		why = k.why
 	} else {
-		at := map[[2]string]int{}
 		if asked == nil {
 			for i := range t.candidates {
-				why = t.ask(q, i, why, at)
+				filters := t.Filters
+				if k.lasts[i] == yes {
+					filters = t.passing // the first that fails is one of them
+				}
+				why = t.ask(filters, q, i, why)
 			}
 		}
 		if once {
 			k.why, k.explained, t.read = why, t.clock, t.clock
 		}
 		for _, i := range slices.Compact(slices.Sorted(slices.Values(asked))) {
-			why = t.ask(q, i, why, at)
+			why = t.ask(t.Filters, q, i, why)
 		}
 	}
 	for _, w := range why {
@@ -62,19 +65,20 @@ func (t *Table) refusals(k *class, q *Request, asked []int) (why []refusal, refu
 	return why, refused
 }
 
-// ask adds the refusal of one candidate, if there is one.
-func (t *Table) ask(q *Request, i int, why []refusal, at map[[2]string]int) []refusal {
-	for _, f := range t.Filters {
+// ask adds the refusal of one candidate by some of the filters, if there is one.
+func (t *Table) ask(filters []Filter, q *Request, i int, why []refusal) []refusal {
+	for _, f := range filters {
 		dimension, ok := f.Check(q, &t.candidates[i])
 		if ok {
 			continue
 		}
-		key := [2]string{f.Name(), dimension}
-		n, known := at[key]
-		if !known {
-			n = len(why)
-			at[key] = n
-			why = append(why, refusal{reason: f.Name(), dimension: dimension, nearest: -1})
+		reason := f.Name()
+		n := 0 // of a few
+		for n < len(why) && (why[n].reason != reason || why[n].dimension != dimension) {
+			n++
+		}
+		if n == len(why) {
+			why = append(why, refusal{reason: reason, dimension: dimension, nearest: -1})
 		}
 		w := &why[n]
 		w.nodes++

@@ -16,6 +16,55 @@ func Filters() []Filter {
 	return []Filter{Ready{}, Eligible{}, DiskFull{}, Hollow{}, Constraints{}, Abilities{}, Rules{}, Resources{}, Devices{}, Ports{}, Holds{}}
 }
 
+// answer of the lasting filters about a candidate, as a class remembers it until the node's
+// records change.
+type answer uint8
+
+const (
+	notAsked answer = iota
+	yes
+	no
+)
+
+// sort tells the filters that depend on the node's records alone from those that may answer
+// otherwise after each placement.
+func (t *Table) sort() {
+	if len(t.lasting)+len(t.passing) > 0 {
+		return
+	}
+	for _, f := range t.Filters {
+		switch f.(type) {
+		case Ready, Eligible, DiskFull, Hollow, Constraints, Abilities:
+			t.lasting = append(t.lasting, f)
+		default:
+			t.passing = append(t.passing, f)
+		}
+	}
+}
+
+// takes says whether a candidate fits a class.
+func (t *Table) takes(k *class, i int) bool {
+	c := &t.candidates[i]
+	if k.lasts[i] == notAsked {
+		k.lasts[i] = no
+		if fits(t.lasting, k.Request, c) {
+			k.lasts[i] = yes
+		}
+	}
+	return k.lasts[i] == yes && fits(t.passing, k.Request, c)
+}
+
+func (t *Table) fits(r *Request, c *Candidate) bool { return fits(t.Filters, r, c) }
+
+func fits(filters []Filter, r *Request, c *Candidate) bool {
+	for _, f := range filters {
+		if _, ok := f.Check(r, c); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // Ready wants a node with facts and a live session.
 type Ready struct{}
 
@@ -46,7 +95,7 @@ type Hollow struct{}
 
 func (Hollow) Name() string { return ReasonHollow }
 func (Hollow) Check(r *Request, c *Candidate) (string, bool) {
-	return "", c.Node.Facts.GetAttributes()["hollow"] != "true" || r.wantsHollow()
+	return "", !c.hollow || r.wantsHollow()
 }
 
 // Constraints wants a node that satisfies all of the group's constraints.

@@ -54,7 +54,7 @@ func (c *Candidate) add(a amounts, times int64) {
 	for i, milli := range a.gpus {
 		c.GPUs[i].Free += milli * int32(times)
 	}
-	c.brokenEpoch = 0
+	c.pattern = nil
 }
 
 func (c *Candidate) copy() Candidate {

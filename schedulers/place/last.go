@@ -13,10 +13,10 @@ func (r *Request) comesLast(c *Candidate) bool { return !r.Anywhere && len(c.GPU
 // isLast says of a score whether it is of a node that comes last.
 func isLast(score float64) bool { return score < -lastPrice/2 }
 
-// best is the best node for a class that has caught up; of equal ones the first from the
-// given one on, all in a circle. Where nodes are masked and no other will do, the level
+// best is the best node of a section that has caught up, counted from its first; of equal ones
+// the first from the given one on, all in a circle. Where nodes are masked and no other will do, the level
 // rises to the next at which one does: first that of the nodes that do not come last.
-func (t *Table) best(k *class, from int) (node int, ok bool) {
+func (t *Table) best(k *section, from int) (node int, ok bool) {
 	for {
 		node, ok = k.tree.best(from)
 		switch {
@@ -33,7 +33,7 @@ func (t *Table) best(k *class, from int) (node int, ok bool) {
 
 // raise raises the level of the nodes that come last, or of the others, to the next at
 // which there are some that are masked; false: there is none.
-func (t *Table) raise(k *class, last bool) bool {
+func (t *Table) raise(k *section, last bool) bool {
 	of, l := 0, k.load
 	if last {
 		of = 1
@@ -64,7 +64,7 @@ func (t *Table) raise(k *class, last bool) bool {
 	for _, nodes := range some {
 		for _, i := range nodes {
 			if t.counts[i] == next {
-				k.tree.set(int(i), t.value(k, int(i)))
+				t.set(k, i)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func (t *Table) raise(k *class, last bool) bool {
 }
 
 // levelOf is above which number of tasks of the load's job a candidate is masked.
-func (k *class) levelOf(c *Candidate) int32 {
+func (k *section) levelOf(c *Candidate) int32 {
 	if k.comesLast(c) {
 		return k.level[1]
 	}

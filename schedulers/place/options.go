@@ -20,9 +20,7 @@ type Option struct {
 // Unless all are wanted, so are nodes of one score, which are mostly alike, and on each node
 // there is only the first choice of devices.
 func (r *Round) Options(q *Request, most int, all bool) []Option {
-	k := r.class(q)
-	r.t.catchUp(k, r.home, nil)
-	scores := k.tree.scores()
+	scores := r.t.scoresOf(r.class(q), r.home)
 	var nodes []int
 	for i, score := range scores {
 		if score != unfit && r.keeps(q, i) {

@@ -53,7 +53,7 @@ func (p *packing) begin() {
 	if len(p.left) == 0 || len(t.candidates) == 0 {
 		return
 	}
-	k := &class{Request: p.request(p.left[0]), home: p.round.home}
+	k := &section{class: &class{Request: p.request(p.left[0])}, home: p.round.home}
 	from := int(p.round.seed % uint64(len(t.candidates)))
 	for i := range t.candidates {
 		if t.inFlight[i] {

@@ -47,7 +47,9 @@ type Request struct {
 	round *Round
 
 	gpus  *ohmv1.GPURequest
+	part  int // of the table, that comes first for the job
 	class string
+	asked int32 // the number of what it asks of GPUs, see patterns; 0: none
 
 	of     group // of which group, in a round
 	traced bool  // the decision log has its first choice
@@ -77,7 +79,7 @@ func NewRequest(job *cellstate.Job, g *ohmv1.Group, busy []reconcile.BusyPort) *
 // describe writes the request down so that equal ones, and only those, have equal text.
 func (r *Request) describe() string {
 	b := make([]byte, 0, 64)
-	for _, n := range []int64{r.CPUMilli, r.MemoryBytes, r.DiskBytes, int64(r.GPUs), int64(r.Share), int64(r.Precedence), int64(r.Needs)} {
+	for _, n := range []int64{r.CPUMilli, r.MemoryBytes, r.DiskBytes, int64(r.GPUs), int64(r.Share), int64(r.Precedence)} {
 		b = strconv.AppendInt(b, n, 36)
 		b = append(b, ' ')
 	}
@@ -94,14 +96,7 @@ func (r *Request) describe() string {
 		b = strconv.AppendInt(append(b, " m"...), r.Memory, 36)
 		b = strconv.AppendInt(append(b, ' '), r.ShareBytes, 36)
 	}
-	for _, c := range r.Constraints {
-		b = append(b, ' ')
-		b = strconv.AppendQuote(b, c.GetKey())
-		b = strconv.AppendInt(b, int64(c.GetOp()), 10)
-		for _, v := range c.GetValues() {
-			b = strconv.AppendQuote(b, v)
-		}
-	}
+	b = r.terms(b)
 	for _, p := range r.Ports { // their names are no matter
 		b = strconv.AppendInt(append(b, " p"...), int64(p.GetNumber()), 36)
 	}
@@ -110,6 +105,20 @@ func (r *Request) describe() string {
 		b = strconv.AppendQuote(b, string(p.Node))
 	}
 	return string(b)
+}
+
+// terms writes down what a request asks of a node's records alone.
+func (r *Request) terms(b []byte) []byte {
+	b = strconv.AppendInt(append(b, ' '), int64(r.Needs), 36)
+	for _, c := range r.Constraints {
+		b = append(b, ' ')
+		b = strconv.AppendQuote(b, c.GetKey())
+		b = strconv.AppendInt(b, int64(c.GetOp()), 10)
+		for _, v := range c.GetValues() {
+			b = strconv.AppendQuote(b, v)
+		}
+	}
+	return b
 }
 
 // Size compares what two requests ask for: GPUs first, then CPU, memory and disk.

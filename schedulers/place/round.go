@@ -79,6 +79,7 @@ func (t *Table) Each(ctx context.Context, in schedulers.Input, one func(*Round, 
 
 // begin starts a round on the input's snapshot.
 func (t *Table) begin(in schedulers.Input) *Round {
+	t.sort()
 	t.follow(in.Snapshot)
 	t.bar(in.InFlight)
 	t.reservations(in.Now)
@@ -125,7 +126,7 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 		q = NewRequest(job, g, r.busy[job])
 		r.t.typical(q)
 		r.t.reserve(q, job)
-		q.rules, q.round, q.of = r.rulings(job, g), r, key
+		q.rules, q.round, q.of, q.part = r.rulings(job, g), r, key, r.t.partOf(job.Name)
 		r.requests[key] = q
 	}
 	return q
@@ -141,10 +142,15 @@ func (r *Round) Choose(q *Request, load *Load) (node int, ok bool) {
 	if len(q.rules) > 0 {
 		return r.chooseRuled(q, load)
 	}
+	return r.best(q, load)
+}
+
+// best is the best node for a request among those that the load does not mask.
+func (r *Round) best(q *Request, load *Load) (node int, ok bool) {
 	k := r.class(q)
-	r.t.catchUp(k, r.home, load)
-	r.trace(q, k)
-	return r.t.best(k, int(r.seed%uint64(len(r.t.candidates))))
+	node, looked, ok := r.t.choose(k, q.part, r.home, load, r.seed)
+	r.trace(q, k, looked)
+	return node, ok
 }
 
 // class is that of a request.
@@ -187,7 +193,10 @@ func (r *Round) claimed(job *cellstate.Job, need reconcile.Need, node int, claim
 // claim is a claim of c for a slot: c has room for it.
 func (c *Candidate) claim(q *Request, job *cellstate.Job, need reconcile.Need) cellstate.Claim {
 	free := c.without(q)
-	ports, _ := free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
+	var ports []*ohmv1.Port
+	if len(q.Ports) > 0 {
+		ports, _ = free.choosePorts(q, cellstate.PortsFrom(need.Slot, need.Attempt))
+	}
 	return cellstate.Claim{
 		Slot: need.Slot, Attempt: need.Attempt, Node: c.Node.Name,
 		Resources: need.Group.GetResources(), GPUs: shares(q, free), Ports: ports,

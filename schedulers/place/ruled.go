@@ -14,25 +14,23 @@ import (
 // the choice costs no walk. Else it goes through the scores that the class remembers: the
 // rules say of each domain what they think of it, and of a node only which domain it is in.
 func (r *Round) chooseRuled(q *Request, load *Load) (node int, ok bool) {
-	k := r.class(q)
-	from := int(r.seed % uint64(len(r.t.candidates)))
 	if r.masks(q) {
-		r.t.catchUp(k, r.home, r.ban(q, load))
-		r.trace(q, k)
-		return r.t.best(k, from)
+		return r.best(q, r.ban(q, load))
 	}
-	r.t.catchUp(k, r.home, nil)
-	r.trace(q, k)
+	k := r.class(q)
+	scores := r.t.scoresOf(k, r.home)
+	r.trace(q, k, len(k.sections))
 	for n := range q.rules {
 		q.rules[n].judge()
 	}
 	w := tour{
-		scores: k.tree.scores(), first: &q.rules[0], others: q.rules[1:],
+		scores: scores, first: &q.rules[0], others: q.rules[1:],
 		best: -1, price: math.MaxInt32, count: math.MaxInt32, score: unfit,
 	}
 	if load != nil {
 		w.load, w.counts = load, r.t.counts
 	}
+	from := int(r.seed % uint64(len(r.t.candidates)))
 	w.look(from, len(w.scores))
 	w.look(0, from)
 	return w.best, w.best >= 0

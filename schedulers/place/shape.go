@@ -74,10 +74,10 @@ func (c *census) count(s seen, times int) {
 // to steps, so that they change ever more rarely as the census grows, and with them
 // all remembered scores.
 type demand struct {
-	epoch       uint64 // another one for each other demand; from 1
-	shapes      []weighed
-	cpu, memory float64   // that go with a thousandth of a GPU, in the mean
-	prices      []float64 // by model: of a thousandth of a GPU, in thousandths
+	epoch           uint64 // another one for each other demand; from 1
+	shapes          []weighed
+	byCPU, byMemory float64   // thousandths of a GPU that go with a thousandth of a core and with a byte, in the mean; 0: none is asked for
+	prices          []float64 // by model: of a thousandth of a GPU, in thousandths
 }
 
 type weighed struct {
@@ -125,7 +125,7 @@ func (c *census) demand(supply []int, models map[string]int) demand {
 		d.shapes[i].weight /= total
 	}
 	if c.gpu > 0 {
-		d.cpu, d.memory = round(float64(c.cpu)/float64(c.gpu), 8), round(float64(c.memory)/float64(c.gpu), 8)
+		d.byCPU, d.byMemory = round(part(c.gpu, c.cpu), 8), round(part(c.gpu, c.memory), 8)
 	}
 	d.prices = prices(d.shapes, supply)
 	return d
@@ -172,7 +172,7 @@ func prices(shapes []weighed, supply []int) []float64 {
 
 // same says whether two demands lead to the same scores.
 func (d demand) same(o demand) bool {
-	return d.cpu == o.cpu && d.memory == o.memory && slices.Equal(d.prices, o.prices) &&
+	return d.byCPU == o.byCPU && d.byMemory == o.byMemory && slices.Equal(d.prices, o.prices) &&
 		slices.EqualFunc(d.shapes, o.shapes, func(a, b weighed) bool {
 			return a.shape == b.shape && a.weight == b.weight && slices.Equal(a.allowed, b.allowed)
 		})

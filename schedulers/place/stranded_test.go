@@ -1,11 +1,6 @@
 package place
 
-import (
-	"testing"
-
-	"github.com/ohmcell/ohm/cellstate"
-	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
-)
+import "testing"
 
 // tasks is a census of tasks that ask for shapes, with cpu for each thousandth of a GPU.
 func tasks(cpu int64, counts map[shape]int) demand {
@@ -38,7 +33,7 @@ func TestBrokenAndStarved(t *testing.T) {
 		{"none at all", tasks(8, map[shape]int{whole: 1}), "T4:1000 T4:1000", -1, 0, 2000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &LeastStranded{&c.demand}
+			s := &LeastStranded{&c.demand, newPatterns()}
 			node := &Candidate{GPUs: gpus(c.free), FreeCPU: c.cpu}
 			if got := s.broken(node, nil, 0); got != c.broken {
 				t.Errorf("broken: %v; want %v", got, c.broken)
@@ -52,8 +47,7 @@ func TestBrokenAndStarved(t *testing.T) {
 
 func TestScores(t *testing.T) {
 	node := func(free string, cpu, capacity int64, live int) *Candidate {
-		return &Candidate{GPUs: gpus(free), FreeCPU: cpu, live: live, Node: &cellstate.Node{NodeRecords: &cellstate.NodeRecords{
-			Facts: &ohmv1.Node{Capacity: &ohmv1.Resources{CpuMilli: capacity}}}}}
+		return &Candidate{GPUs: gpus(free), FreeCPU: cpu, live: live, ofCPU: part(1, capacity)}
 	}
 	eight := "T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000"
 	v100 := node("V100:1000", 50000, 50000, 1)
@@ -74,7 +68,7 @@ func TestScores(t *testing.T) {
 		{"a common model before a scarce one", gpu, node("T4:1000", 50000, 50000, 1), v100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &LeastStranded{&d}
+			s := &LeastStranded{&d, newPatterns()}
 			if better, worse := s.Score(c.request, c.better), s.Score(c.request, c.worse); better <= worse {
 				t.Errorf("%v is not above %v", better, worse)
 			}

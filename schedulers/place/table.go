@@ -14,6 +14,10 @@ type Table struct {
 	Filters []Filter
 	Scorer  Scorer
 
+	lasting, passing []Filter // the filters by whether they depend on the node's records alone
+
+	whole, part int // see maxWhole and maxPart
+
 	mu         sync.Mutex // guards all below; held through a round
 	snapshot   *cellstate.Snapshot
 	candidates []Candidate // by name
@@ -22,8 +26,9 @@ type Table struct {
 	models     map[string]int // numbers of device models
 	supply     []int          // devices by model
 
-	census census
-	demand demand
+	census   census
+	demand   demand
+	patterns *patterns
 
 	clock    uint64             // counts the changes
 	changed  []uint64           // by candidate: the clock when it last changed
@@ -41,8 +46,9 @@ type Table struct {
 
 // NewTable is an empty table with the filters and the scorer of the product.
 func NewTable() *Table {
-	t := &Table{Filters: Filters(), classes: map[string]*class{}, reserved: map[int]bool{}}
-	t.Scorer = &LeastStranded{demand: &t.demand}
+	t := &Table{Filters: Filters(), whole: maxWhole, part: maxPart, classes: map[string]*class{}, reserved: map[int]bool{}}
+	t.patterns = newPatterns()
+	t.Scorer = &LeastStranded{&t.demand, t.patterns}
 	t.demand.epoch = 1
 	t.reset()
 	return t
@@ -54,6 +60,7 @@ func (t *Table) reset() {
 	t.index, t.models, t.supply = map[cellstate.NodeName]int{}, map[string]int{}, nil
 	t.census = census{shapes: map[shape]int{}}
 	clear(t.classes)
+	clear(t.patterns.of) // they name models by their numbers
 	t.columns = nil
 	clear(t.reserved)
 }
@@ -100,6 +107,9 @@ func (t *Table) update(i int, n *cellstate.Node) {
 	c := &t.candidates[i]
 	if c.Node.NodeRecords != n.NodeRecords {
 		t.columns = nil
+		for _, k := range t.classes {
+			k.lasts[i] = notAsked
+		}
 	}
 	for _, g := range c.GPUs {
 		t.supply[g.model]--

@@ -78,9 +78,7 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 
 // scores are what the candidates are worth to a request now.
 func scores(r *Round, q *Request) []float64 {
-	k := r.class(q)
-	r.t.catchUp(k, r.home, nil)
-	return k.tree.scores()
+	return r.t.scoresOf(r.class(q), r.home)
 }
 
 // A table follows to a snapshot of another origin, which may be alike in all but its nodes.

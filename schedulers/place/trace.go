@@ -1,28 +1,40 @@
 package place
 
-import "github.com/ohmcell/ohm/schedulers"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ohmcell/ohm/schedulers"
+)
 
 // bestKept is how many of the nodes considered a decision names.
 const bestKept = 4
 
 // trace notes for the decision log what the first choice for a request, or the first one of its
-// job, was made among. The class has caught up.
-func (r *Round) trace(q *Request, k *class) {
+// job, was made among: so many parts of the cell, which have caught up.
+func (r *Round) trace(q *Request, k *class, looked int) {
 	if q.traced {
 		return
 	}
 	q.traced = true
-	var best [bestKept]int
-	found := k.tree.leading(&best)
 	d := schedulers.Decision{
-		Job: q.of.job.Name, Group: q.of.of.GetName(), Nodes: len(r.t.candidates), Considered: k.tree.fit, InFlight: len(r.t.barred),
-		Best: make([]schedulers.Scored, 0, found), ScoredBy: r.t.Scorer.Name(),
+		Job: q.of.job.Name, Group: q.of.of.GetName(), Nodes: len(r.t.candidates), InFlight: len(r.t.barred),
+		Best: make([]schedulers.Scored, 0, bestKept), ScoredBy: r.t.Scorer.Name(),
 	}
-	scores := k.tree.scores()
-	for _, i := range best[:found] {
-		if len(q.rules) == 0 || r.keeps(q, i) {
-			d.Best = append(d.Best, schedulers.Scored{Node: r.t.candidates[i].Node.Name, Score: scores[i]})
+	for turn := range looked {
+		part := k.section(q.part, turn)
+		d.Considered += part.tree.fit
+		var best [bestKept]int
+		found := part.tree.leading(&best)
+		for _, i := range best[:found] {
+			if len(q.rules) == 0 || r.keeps(q, part.first+i) {
+				d.Best = append(d.Best, schedulers.Scored{Node: r.t.candidates[part.first+i].Node.Name, Score: part.tree.scores()[i]})
+			}
 		}
+	}
+	if looked > 1 {
+		slices.SortStableFunc(d.Best, func(a, b schedulers.Scored) int { return cmp.Compare(b.Score, a.Score) })
+		d.Best = d.Best[:min(len(d.Best), bestKept)]
 	}
 	r.decisions = append(r.decisions, d)
 }

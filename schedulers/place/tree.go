@@ -16,19 +16,18 @@ type tree struct {
 	fit    int         // scores that are not unfit
 }
 
-// newTree is a tree of n scores, all unfit.
-func newTree(n int) tree {
+// newTree is a tree in which all is unfit, with the scores in the given memory.
+func newTree(level []float64) tree {
 	var t tree
 	for {
-		level := make([]float64, n)
 		for i := range level {
 			level[i] = unfit
 		}
 		t.levels = append(t.levels, level)
-		if n <= 1 {
+		if len(level) <= 1 {
 			return t
 		}
-		n = (n + fan - 1) / fan
+		level = make([]float64, (len(level)+fan-1)/fan)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 func TestTreeFindsWhatAWalkFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 600).Draw(t, "candidates")
-		tree := newTree(n)
+		tree := newTree(make([]float64, n))
 		walk := make([]float64, n)
 		for i := range walk {
 			walk[i] = unfit

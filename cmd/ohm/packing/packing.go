@@ -180,8 +180,16 @@ func (r *record) time(row *Row, of contender) error {
 	if err != nil || of.scorer != nil {
 		return err
 	}
-	const times = 33 // to 50,000 nodes
-	var nodes []*ohmv1.Node
+	out, err = fill(r.many(), openb.Shuffle(r.list, 1, 1), of, 1, together)
+	row.Decision50k = microseconds(out.decision)
+	return err
+}
+
+// times the recorded cell is 50,000 nodes.
+const times = 33
+
+// many are the recorded nodes so many times.
+func (r *record) many() (nodes []*ohmv1.Node) {
 	for i := range times {
 		for _, n := range r.nodes {
 			n = proto.CloneOf(n)
@@ -189,9 +197,7 @@ func (r *record) time(row *Row, of contender) error {
 			nodes = append(nodes, n)
 		}
 	}
-	out, err = fill(nodes, openb.Shuffle(r.list, 1, 1), of, 1, together)
-	row.Decision50k = microseconds(out.decision)
-	return err
+	return nodes
 }
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
