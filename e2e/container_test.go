@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -233,7 +234,11 @@ func TestCase113(t *testing.T) {
 // containers a task.
 func TestImagesWithoutADaemon(t *testing.T) {
 	t.Parallel()
-	d := startDev(t, shortDir(t))
+	auth := filepath.Join(t.TempDir(), "auth.json")
+	if err := os.WriteFile(auth, []byte(`{"auths": {}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := startDev(t, shortDir(t), "--registry-auth", auth)
 	listener := drivertest.Listen(t, "127.0.0.1:0")
 	drivertest.NewRegistry(t, drivertest.Image{User: "nobody"}).At(t, listener)
 	image := listener.Addr().String() + "/some/image:1"
@@ -253,8 +258,37 @@ groups:
 	}
 
 	d.several(image)
+	d.private(auth)
 	d.ohm("run", "../examples/jobs/several.yaml", "--wait", "--timeout", patience.String())
 	if said := d.ohm("logs", "several"); said != "hello from several/main/0\n" {
 		t.Errorf("the example said %q", said)
+	}
+}
+
+// private runs a job in an image of a registry that asks who wants it: without credentials in
+// the node's file it fails at once, with them it runs.
+func (d *dev) private(auth string) {
+	d.t.Helper()
+	listener := drivertest.Listen(d.t, "127.0.0.1:0")
+	registry := drivertest.NewRegistry(d.t, drivertest.Image{})
+	registry.Login = &drivertest.Login{User: "node", Secret: "secret", Token: true}
+	registry.At(d.t, listener)
+	run := func(name string) answer {
+		return d.try("run", d.job(fmt.Sprintf(`
+job: %s
+kind: batch
+groups:
+  - {name: main, image: "%s/some/image:1", command: ["true"], cpu: 100m, memory: 32Mi}
+`, name, listener.Addr())), "--wait", "--timeout", patience.String())
+	}
+	if a, v := run("denied"), d.only("denied"); a.code != 1 || v.Cause != "ImageDenied" {
+		d.t.Errorf("without credentials: exit code %d, %+v", a.code, v)
+	}
+	text := fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, listener.Addr(), base64.StdEncoding.EncodeToString([]byte("node:secret")))
+	if err := os.WriteFile(auth, []byte(text), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	if a, v := run("admitted"), d.only("admitted"); a.code != 0 || v.State != "Succeeded" {
+		d.t.Errorf("with credentials: exit code %d, %+v", a.code, v)
 	}
 }

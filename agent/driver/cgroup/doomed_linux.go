@@ -40,6 +40,9 @@ func Doomed(pid int) bool {
 // probePrefix begins the names of groups that are made to find out what works.
 const probePrefix = "probe-"
 
+// IsProbe says of a group's name that somebody is finding out by it what works.
+func IsProbe(name string) bool { return strings.HasPrefix(name, probePrefix) }
+
 // sweepProbes gives back what processes that were killed have left of their probes.
 func (g Groups) sweepProbes() {
 	for _, name := range g.Names() {

@@ -114,6 +114,9 @@ func New(c Config) (*Driver, error) {
 		return nil, err
 	}
 	d.groups = cgroup.Detect(mountinfo, c.CgroupName)
+	if err := d.sweepGroups(); err != nil {
+		d.log.Warn("cgroups that are no task's cannot be given back", zap.Error(err))
+	}
 	if err := d.probe(namespaces); err != nil {
 		d.log.Info("tasks get no namespaces", zap.Error(err))
 	} else {

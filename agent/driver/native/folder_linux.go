@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
@@ -171,6 +173,24 @@ func (d *Driver) sweepDrafts() error {
 		}
 	}
 	return nil
+}
+
+// sweepGroups ends what is in cgroups of this driver of which no task has a folder, and gives
+// them back: somebody has removed the folder. One that starts has its folder before its
+// cgroups, and one that is removed has it after them.
+func (d *Driver) sweepGroups() error {
+	var errs []error
+	for _, name := range d.groups.Names() {
+		if folder.Exists(d.folder(name)) || cgroup.IsProbe(name) {
+			continue
+		}
+		d.log.Info("a cgroup of no task is given back", zap.String("cgroup", name))
+		ctx, cancel := context.WithTimeout(context.Background(), buryTimeout)
+		g := d.groups.Child(name)
+		errs = append(errs, g.Kill(ctx), g.Remove())
+		cancel()
+	}
+	return errors.Join(errs...)
 }
 
 // gate locks the folder of all tasks itself, until it is closed.

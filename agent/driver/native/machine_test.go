@@ -231,3 +231,22 @@ func TestFullDiskHidesNoExit(t *testing.T) {
 		t.Errorf("observed %+v", o)
 	}
 }
+
+// TestNobodysIsGivenBack: what runs in a cgroup of the driver, and has no folder any more, ends
+// when the next driver begins; what has one goes on.
+func TestNobodysIsGivenBack(t *testing.T) {
+	p := newPlace(t, whole)
+	p.needs(t, "cgroup-kill")
+	gone, stays := p.start(t, "gone", "sleep", "1000"), p.start(t, "stays", "sleep", "1000")
+	if err := os.RemoveAll(p.folder("gone")); err != nil {
+		t.Fatal(err)
+	}
+	again := must(whole.driver(p.dir))(t)
+	drivertest.Eventually(t, "its command has ended", func() bool { return !gone.Command.lives() && !gone.Shim.lives() })
+	if left := leftovers(again, "gone"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if o, ok, err := again.Observe(t.Context(), "stays"); o.State != task.Running || !ok || err != nil || !stays.Command.lives() {
+		t.Errorf("the other is %+v, %v, %v", o, ok, err)
+	}
+}
