@@ -59,14 +59,12 @@ func (t *tended) start(number int, p program) (*container, error) {
 	if err == nil {
 		err = t.began(c, pid, first.Pid)
 	}
-	if err == nil {
-		err = out.Encode(word{})
-	}
 	if err != nil {
 		c.talk.Close() // so the init ends, and all with it
 		<-c.ended
 		return nil, err
 	}
+	_ = out.Encode(word{}) // an init that was killed by now has ended after its start
 	go func() { // ends with the init
 		defer close(c.said)
 		defer c.talk.Close()
