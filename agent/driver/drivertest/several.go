@@ -125,6 +125,7 @@ func containersApart(t *testing.T, b *bench) {
 	b.must(b.driver.Start(t.Context(), w))
 	b.reaches(w.ID, "beside\nfirst\nmain\ndone\n")
 	b.reaches(w.ID, "beside is up")
+	Eventually(t, "the main container runs", func() bool { return b.running(w.ID) })
 	if out := b.log(w.ID, "stdout"); strings.Contains(out, "mark") || strings.Count(out, "at /scratch\n") != 3 {
 		t.Errorf("they said %q", out)
 	}
