@@ -64,7 +64,10 @@ func (t *tended) start(number int, p program) (*container, error) {
 		<-c.ended
 		return nil, err
 	}
-	_ = out.Encode(word{}) // an init that was killed by now has ended after its start
+	_ = out.Encode(word{})    // an init that was killed by now has ended after its start
+	if folder.Killed(t.dir) { // who has said so may have looked before this one was written down
+		_ = c.command.signal(syscall.SIGKILL) // it may have ended
+	}
 	go func() { // ends with the init
 		defer close(c.said)
 		defer c.talk.Close()
