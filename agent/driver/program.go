@@ -44,6 +44,11 @@ func CommandOf(c Container, entrypoint, command []string) ([]string, error) {
 // InitMessage says that the end of a task is that of one of its init containers.
 func InitMessage(name string) string { return fmt.Sprintf("init container %s ended so", name) }
 
+// AtMessage says how far a task of several containers has come that is only starting.
+func AtMessage(last string) string {
+	return fmt.Sprintf("container %s was started last, the main one is yet to come", last)
+}
+
 // ErrKilledEarly is why a task does not start, or does not go on to its next container, that
 // was killed meanwhile.
 var ErrKilledEarly = errors.New("killed while it started")

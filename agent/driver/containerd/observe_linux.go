@@ -76,6 +76,8 @@ func (d *Driver) alive(id string, st state) driver.Observation {
 	o := driver.Observation{ID: id, State: task.Starting, Started: st.Started, OOM: d.noteOOMs(id) > 0}
 	if st.Main {
 		o.State, o.Pid = task.Running, st.Pid
+	} else if n := len(st.Begun); n > 0 {
+		o.Message = driver.AtMessage(st.Begun[n-1])
 	}
 	return o
 }

@@ -57,7 +57,8 @@ func containersInOrder(t *testing.T, b *bench) {
 	)
 	b.reaches(id, "second")
 	b.restart()
-	if o := b.observe(id); task.Ended(o.State) || o.Pid != 0 {
+	Eventually(t, "it says how far it is", func() bool { return b.observe(id).Message == driver.AtMessage("second") })
+	if o := b.observe(id); o.State != task.Starting || o.Pid != 0 {
 		t.Errorf("while an init container runs it is %+v", o)
 	}
 	for _, p := range b.processes(id) { // of the second: it waits

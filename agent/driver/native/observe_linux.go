@@ -67,8 +67,11 @@ func running(id, dir string) driver.Observation {
 	if err != nil || !st.begun() {
 		return o // the shim is about to say more
 	}
-	if o.Started, o.OOM = st.Started, st.Cgroups.OOMs() > 0; st.Command.Pid != 0 {
+	o.Started, o.OOM = st.Started, st.Cgroups.OOMs() > 0
+	if st.Command.Pid != 0 {
 		o.State, o.Pid = task.Running, st.Command.Pid
+	} else if n := len(st.Before); n > 0 {
+		o.Message = driver.AtMessage(st.Before[n-1].Name)
 	}
 	return o
 }
