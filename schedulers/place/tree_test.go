@@ -1,6 +1,7 @@
 package place
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,6 +25,23 @@ func TestTreeFindsWhatAWalkFinds(t *testing.T) {
 				} else {
 					tree.scores()[i] = walk[i]
 					tree.rebuild()
+				}
+			}
+			fit := 0
+			for _, score := range walk {
+				if score != unfit {
+					fit++
+				}
+			}
+			var lead [bestKept]int
+			found := tree.leading(&lead)
+			if tree.fit != fit || found != min(fit, bestKept) {
+				t.Fatalf("of %v %d fit and %d lead; a walk counts %d", walk, tree.fit, found, fit)
+			}
+			sorted := slices.Sorted(slices.Values(walk))
+			for at, i := range lead[:found] {
+				if walk[i] != sorted[n-1-at] || slices.Contains(lead[:at], i) {
+					t.Fatalf("of %v lead %v", walk, lead[:found])
 				}
 			}
 			from := rapid.IntRange(0, max(0, n-1)).Draw(t, "from")
