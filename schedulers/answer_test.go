@@ -88,7 +88,7 @@ func TestCase74OneNode(t *testing.T) {
 			celltest.Job{CPU: 2000, Constraints: []*ohmv1.Constraint{{Key: "zone", Op: ohmv1.Operator_OPERATOR_IN, Values: []string{"east"}}, {Key: "ssd", Op: ohmv1.Operator_OPERATOR_EXISTS}}},
 			"DiskFull/; Constraint/zone zone in [east]//west; Constraint/ssd ssd exists//none; Resources/cpu 2/1/1", ""},
 		{"devices of two models", celltest.Node{CPU: 4000, GPUs: 2, Model: "A"}, nil,
-			celltest.Job{CPU: 1, GPUs: 2, Models: []string{"A"}}, "Resources/gpus 2/1/2", "gpu-0 (A) is free, gpu-1 (B) is not of A"},
+			celltest.Job{CPU: 1, GPUs: 2, Models: []string{"A"}}, "Resources/gpus 2/1/2", "gpu-0 (A) is free, gpu-1 (B) is one of another model"},
 		{"a device that is taken", celltest.Node{CPU: 4000, GPUs: 2, Model: "A"}, &celltest.Job{CPU: 1, GPUs: 1},
 			celltest.Job{CPU: 1, GPUs: 2}, "Resources/gpus 2/1/2 other/main/0:gpu-0", "gpu-0 (A) is taken, gpu-1 (A) is free"},
 		{"no devices", celltest.Node{CPU: 4000}, nil, celltest.Job{CPU: 1, GPUs: 1}, "Resources/gpus 1/0/0", "it has no GPU"},
@@ -167,7 +167,7 @@ func TestCase26OneNode(t *testing.T) {
 		if got, want := refusals(g), "Resources/cpu 4/0/4 low/main/0:4; Resources/gpus 1/0/0"; got != want {
 			t.Errorf("refused: %s; want %s", got, want)
 		}
-		if !strings.Contains(g.GetGivesWay(), "below 200 it would not do either") {
+		if !strings.Contains(g.GetGivesWay(), "below 200 that may give way it would not do") {
 			t.Errorf("of what gives way it says %q", g.GetGivesWay())
 		}
 		cell.Submit(celltest.Job{Name: "young", CPU: 4000, Precedence: 200})

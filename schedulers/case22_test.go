@@ -126,7 +126,7 @@ func TestVictimsAreSpared(t *testing.T) {
 	}{
 		{"equal footing", celltest.Free, schedulers.EvictionLimits{MinRun: -1}, "", 0, false},
 		{"young", celltest.BatchLevel, schedulers.EvictionLimits{MinRun: 30 * time.Second}, "those have not run for 30s", time.Minute, false},
-		{"once only", celltest.BatchLevel, schedulers.EvictionLimits{MinRun: -1}, "none of the 1 nodes looked at would do either", 0, true},
+		{"once only", celltest.BatchLevel, schedulers.EvictionLimits{MinRun: -1}, "that may give way none of the 1 nodes looked at would do", 0, true},
 		{"never", celltest.BatchLevel, schedulers.EvictionLimits{PerMinute: -1}, "", 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -268,10 +268,14 @@ func (r *Round) spare(k taken) {
 	}
 }
 
+// plus is what is known of other nodes too.
+func (w rigid) plus(o rigid) rigid {
+	return rigid{w.nodes + o.nodes, w.short + o.short, w.young + o.young, w.tired + o.tired, w.spent + o.spent, w.limit || o.limit, cmp.Or(w.budget, o.budget)}
+}
+
 // noVictims says why nothing gave way, for people and for programs; empty where there is
 // nothing to say.
-func (r *Round) noVictims(q *Request) (text, code string) {
-	why := r.rigid
+func (r *Round) noVictims(q *Request, why rigid) (text, code string) {
 	switch {
 	case why.limit:
 		return "this scheduler has evicted as many tasks of late as it may", "Limit"
@@ -286,7 +290,7 @@ func (r *Round) noVictims(q *Request) (text, code string) {
 	case why.tired > 0:
 		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those were evicted %d times before", why.tired, why.nodes, r.evictions.PerTask), "PerTask"
 	}
-	return fmt.Sprintf("without all tasks of a precedence below %d none of the %d nodes looked at would do either", q.Precedence, why.nodes), "TooSmall"
+	return fmt.Sprintf("even without all tasks of a precedence below %d that may give way none of the %d nodes looked at would do", q.Precedence, why.nodes), "TooSmall"
 }
 
 // blame counts a candidate on which a request does not fit, whatever may give way.

@@ -145,30 +145,28 @@ func (c *Candidate) devicesAgainst(q *Request, w *ohmv1.NodeRefusal) string {
 		}
 		return "it has no GPU"
 	}
-	unit := ""
-	if q.Share < wholeGPU {
-		unit = " of " + resource.FormatShare(q.Share)
-	}
-	free := 0
 	var parts []string
 	for i, d := range c.Node.Facts.GetGpus() {
 		g := &c.GPUs[i]
 		about := fmt.Sprintf("%s (%s) ", g.ID, g.Model)
+		_, why := cellstate.ShareOn(d, q.gpus)
 		switch {
+		case why != "":
+			parts = append(parts, about+"is one "+why)
 		case d.GetHealth() != cellstate.DeviceHealthy:
 			parts = append(parts, about+"is not usable: "+cellstate.HealthText(d))
-		case !q.allows(g.Model):
-			parts = append(parts, about+"is not of "+strings.Join(q.Models, " or "))
-		case g.Free >= q.Share:
-			free++
+		case q.takes(g):
 			parts = append(parts, about+"is free")
 		case g.Free <= 0:
 			parts = append(parts, about+"is taken")
 		default:
-			parts = append(parts, fmt.Sprintf("%shas %s left", about, resource.FormatShare(g.Free)))
+			parts = append(parts, fmt.Sprintf("%shas %s left of %s wanted", about, resource.FormatShare(g.Free), resource.FormatShare(q.on(g))))
 		}
 	}
-	w.Wanted, w.Free, w.Has = fmt.Sprint(q.GPUs)+unit, fmt.Sprint(free), fmt.Sprint(len(c.GPUs))
+	w.Wanted, w.Free, w.Has = fmt.Sprint(q.GPUs), fmt.Sprint(freeDevices(q, c)), fmt.Sprint(len(c.GPUs))
+	if q.SameModel {
+		w.Wanted += " of one model"
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -196,8 +194,10 @@ func (r *Round) givesWay(q *Request, i int) string {
 		return fmt.Sprintf("nothing: what is of lower precedence has not run for %v", r.evictions.MinRun)
 	case e == nil && r.rigid.tired > 0:
 		return fmt.Sprintf("nothing: what is of lower precedence was evicted %d times before", r.evictions.PerTask)
+	case e == nil && r.rigid.spent > 0:
+		return fmt.Sprintf("nothing: the disruption budget of job %s is used up", r.rigid.budget.Job.Name)
 	case e == nil:
-		return fmt.Sprintf("nothing: without all tasks of a precedence below %d it would not do either", q.Precedence)
+		return fmt.Sprintf("nothing: even without all tasks of a precedence below %d that may give way it would not do", q.Precedence)
 	case len(e.victims) > r.evictions.Most:
 		return "nothing: this scheduler has evicted as many tasks of late as it may"
 	}

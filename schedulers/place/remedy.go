@@ -55,21 +55,26 @@ func (c *Candidate) lacks(q *Request, w refusal) string {
 	case "disk":
 		return more(q.DiskBytes, has.GetDiskBytes(), resource.FormatBytes, " of disk")
 	}
-	suitable := 0
+	kind := ""
+	if len(q.Models) > 0 {
+		kind = " of " + strings.Join(q.Models, " or ")
+	}
+	suitable, most := map[int]int{}, 0 // of devices, by model where all are to be of one
 	for i := range c.GPUs {
-		if q.allows(c.GPUs[i].Model) {
-			suitable++
+		if g := &c.GPUs[i]; q.on(g) != never && q.SameModel {
+			suitable[g.model]++
+		} else if q.on(g) != never {
+			suitable[0]++
 		}
 	}
-	models := strings.Join(q.Models, " or ")
-	if models != "" {
-		models = " of " + models
+	for _, n := range suitable {
+		most = max(most, n)
 	}
 	switch {
-	case suitable < q.GPUs:
-		return fmt.Sprintf("a node with %d GPUs%s", q.GPUs, models)
-	case q.Share < wholeGPU:
-		return fmt.Sprintf("needs %s more of one GPU%s on %s", resource.FormatShare(q.Share-int32(w.free)), models, node)
+	case most < q.GPUs:
+		return fmt.Sprintf("a node with %d such GPUs%s", q.GPUs, kind)
+	case q.GPUs == 1 && q.ShareBytes == 0 && q.Share < wholeGPU:
+		return fmt.Sprintf("needs %s more of one GPU%s on %s", resource.FormatShare(q.Share-int32(w.free)), kind, node)
 	}
-	return fmt.Sprintf("needs %d more free GPUs%s on %s", q.GPUs-int(w.free), models, node)
+	return fmt.Sprintf("needs %d more GPUs%s with room on %s", q.GPUs-freeDevices(q, c), kind, node)
 }

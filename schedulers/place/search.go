@@ -16,17 +16,15 @@ type Search struct {
 	job    *cellstate.Job
 	choose func(*Request, reconcile.Need) (node int, ok bool)
 	missed map[*Request]*miss
+	rigid  map[*Request]rigid // of all needs of a request together: those that name their node each ask for one
 }
 
 // miss is what is known of a request that found no node.
-type miss struct {
-	awaits, rigid bool // rigid: nothing gives way for it
-	why, code     string
-}
+type miss struct{ awaits, rigid bool } // rigid: nothing gives way for it
 
 // Search begins one in which choose finds the nodes with room.
 func (r *Round) Search(job *cellstate.Job, choose func(*Request, reconcile.Need) (node int, ok bool)) *Search {
-	return &Search{round: r, job: job, choose: choose, missed: map[*Request]*miss{}}
+	return &Search{round: r, job: job, choose: choose, missed: map[*Request]*miss{}, rigid: map[*Request]rigid{}}
 }
 
 // Claim claims for a need the node that choose finds or, if it may evict, one on which others
@@ -52,15 +50,14 @@ func (s *Search) Claim(need reconcile.Need, evict bool) (claim cellstate.Claim, 
 		return r.ClaimEvicting(s.job, need, e), true, false
 	}
 	m.rigid = true
-	m.why, m.code = r.noVictims(q)
+	s.rigid[q] = s.rigid[q].plus(r.rigid)
 	return cellstate.Claim{}, false, false
 }
 
 // Tell adds to the explanation of groups why nothing gives way for them.
 func (s *Search) Tell(unplaced []schedulers.Unplaced) {
 	for i := range unplaced {
-		if m := s.missed[s.round.Request(s.job, s.job.Group(unplaced[i].Group))]; m != nil {
-			unplaced[i].NoVictims, unplaced[i].NoVictimsCode = m.why, m.code
-		}
+		q := s.round.Request(s.job, s.job.Group(unplaced[i].Group))
+		unplaced[i].NoVictims, unplaced[i].NoVictimsCode = s.round.noVictims(q, s.rigid[q])
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/resource"
@@ -39,13 +40,12 @@ func Input(t TB, text string) schedulers.Input {
 // Work is all that reconcile says those of the named jobs need that there are, by precedence and then in the
 // order of the names.
 func Work(s *cellstate.Snapshot, jobs ...string) (work []schedulers.Work) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, name := range jobs {
 		job := s.Job(cellstate.JobName{Namespace: "default", Name: name})
 		if job == nil {
 			continue
 		}
-		if needs := reconcile.Job(s, job, now).Needs; len(needs) > 0 {
+		if needs := reconcile.Job(s, job, now()).Needs; len(needs) > 0 {
 			work = append(work, schedulers.Work{Job: job, Needs: needs})
 		}
 	}
@@ -54,6 +54,9 @@ func Work(s *cellstate.Snapshot, jobs ...string) (work []schedulers.Work) {
 	})
 	return work
 }
+
+// now is when all decisions are made.
+func now() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 type reader struct {
 	t       TB
@@ -100,7 +103,11 @@ func (r *reader) line(words []string) {
 		g := groups[slices.IndexFunc(groups, func(g *ohmv1.Group) bool { return g.GetName() == p[1] })]
 		r.put(slot.PlacementKey(), &ohmv1.Placement{
 			Slot: slot.Proto(), Attempt: 1, Node: words[2], Resources: g.GetResources(), Gpus: devices(r, set["gpus"]), Txn: name,
+			Precedence: r.jobs[p[0]].GetSpec().GetPrecedence(), Ports: r.owned(g, set["ports"]), Time: timestamppb.New(now().Add(-r.duration(set["ran"]))),
 		})
+	case "evict":
+		r.in.Now = now()
+		r.in.Evictions = schedulers.Evictions{Most: int(r.number(name)), Now: now(), MinRun: r.duration(set["after"]), PerTask: int(r.number(set["pertask"]))}
 	case "home":
 		index, of, _ := strings.Cut(name, "/")
 		r.in.Home = schedulers.Home{Index: int(r.number(index)), Of: int(r.number(of))}
@@ -133,6 +140,9 @@ func (r *reader) node(name string, set settings) {
 			n.Capabilities = strings.Split(set[k], ",")
 		case "driver":
 			n.Driver = set[k]
+		case "ports":
+			first, last, _ := strings.Cut(set[k], "-")
+			n.DynamicPorts = &ohmv1.PortRange{First: r.number(first), Last: r.number(last)}
 		case "dead":
 			alive = false
 		case "drain":
@@ -190,6 +200,10 @@ func (r *reader) group(name string, set settings) *ohmv1.Group {
 			if skew != "" {
 				g.Spread.MaxSkew = r.number(skew)
 			}
+		case "ports": // numbers, 0 for a dynamic one
+			for i, number := range strings.Split(v, ",") {
+				g.Ports = append(g.Ports, &ohmv1.Port{Name: fmt.Sprint("p", i), Number: r.number(number)})
+			}
 		case "image":
 			g.Box = &ohmv1.Box{Image: v}
 		case "exists":
@@ -241,6 +255,24 @@ func devices(r *reader, text string) (gpus []*ohmv1.DeviceShare) {
 		gpus = append(gpus, &ohmv1.DeviceShare{Id: id, Milli: r.number(milli)})
 	}
 	return gpus
+}
+
+// owned are the ports of a group with the numbers that a task of it has.
+func (r *reader) owned(g *ohmv1.Group, numbers string) (ports []*ohmv1.Port) {
+	for i, number := range strings.FieldsFunc(numbers, func(c rune) bool { return c == ',' }) {
+		ports = append(ports, &ohmv1.Port{Name: g.GetPorts()[i].GetName(), Number: r.number(number)})
+	}
+	return ports
+}
+
+// duration reads 90s; nothing is none.
+func (r *reader) duration(s string) time.Duration {
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	r.check(err)
+	return d
 }
 
 func (r *reader) put(key cellstate.Key, value proto.Message) {

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -101,8 +104,17 @@ func Commit(t TB, s *cellstate.Snapshot, txn *cellstate.Txn) *cellstate.Snapshot
 	for _, c := range txn.Claims {
 		changes = append(changes, cellstate.Change{Key: c.Slot.PlacementKey(), Value: &ohmv1.Placement{
 			Slot: c.Slot.Proto(), Attempt: int32(c.Attempt), Node: string(c.Node), Resources: c.Resources, Gpus: c.GPUs,
-			Precedence: int32(c.Precedence), Scheduler: txn.Scheduler, Txn: string(txn.ID), Mode: txn.Mode,
+			Precedence: int32(c.Precedence), Scheduler: txn.Scheduler, Txn: string(txn.ID), Mode: txn.Mode, Ports: c.Ports, Victims: c.Victims,
 		}})
+		for _, v := range c.Victims {
+			slot := cellstate.SlotOf(v.GetSlot())
+			victim := proto.CloneOf(s.Job(slot.JobName()).Task(slot).Placement.Record())
+			victim.EvictedBy = string(txn.ID)
+			put := cellstate.Change{Key: slot.PlacementKey(), Value: victim}
+			if !slices.ContainsFunc(changes, func(o cellstate.Change) bool { return o.Key == put.Key }) {
+				changes = append(changes, put)
+			}
+		}
 	}
 	return Apply(t, s, changes...)
 }
@@ -135,6 +147,12 @@ func Print(p schedulers.Proposal) string {
 			for _, g := range c.GPUs {
 				fmt.Fprintf(&b, " gpu %s:%d", g.GetId(), g.GetMilli())
 			}
+			for _, p := range c.Ports {
+				fmt.Fprintf(&b, " port %d", p.GetNumber())
+			}
+			for _, v := range c.Victims {
+				fmt.Fprintf(&b, " evicts %s", cellstate.SlotOf(v.GetSlot()).Task())
+			}
 			fmt.Fprintln(&b)
 		}
 	}
@@ -146,6 +164,9 @@ func Print(p schedulers.Proposal) string {
 		fmt.Fprintf(&b, " of %d nodes\n", u.Nodes)
 		for _, r := range u.Reasons {
 			fmt.Fprintf(&b, "  %d %s %s: %s\n", r.GetNodes(), r.GetReason(), cmp.Or(r.GetDimension(), "-"), r.GetDetail())
+		}
+		if u.NoVictims != "" {
+			fmt.Fprintf(&b, "  nothing gives way: %s\n", u.NoVictims)
 		}
 	}
 	return b.String()

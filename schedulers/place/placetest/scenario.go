@@ -10,7 +10,9 @@
 //	hold n1 cpu=1 precedence=200                     room held on a node
 //	job web kind=service precedence=200 min=2        the job of the groups that follow
 //	group main count=3 cpu=1 memory=1Gi gpus=1 share=500m models=T4|V100 in=zone:a,b exists=ssd image=a
-//	live web/main/0 n1 gpus=0:500                    a live placement of that group's size
+//	group main ports=8080,0                          0: a dynamic one, from a node's ports=30000-30009
+//	live web/main/0 n1 gpus=0:500 ports=8080 ran=60s a live placement of that group's size
+//	evict 10 after=10s pertask=5                     tasks that may be evicted; what has run so long, not so often
 //	home 0/2      limit 8 nodes=4      seed 7        of one transaction: claims, nodes; 0: none
 package placetest
 
