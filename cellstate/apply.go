@@ -225,6 +225,10 @@ func (a *applier) change(c *Change) {
 		j := a.job(k.Job)
 		next := value[*ohmv1.Job](c)
 		a.ruleChange(k.Job, j.Record.GetSpec(), next.GetSpec())
+		if f := a.sharing(); f != nil {
+			f.work(j.Record, -1)
+			f.work(next, 1)
+		}
 		j.Record, j.Revision = next, rev
 		for _, t := range j.Tasks { // what a node's agent is told depends on the job, too
 			if t.Placement != nil {
@@ -243,6 +247,10 @@ func (a *applier) change(c *Change) {
 		j.Rollout, j.RolloutRevision = value[*ohmv1.Rollout](c), rev
 	case KindNode:
 		n := a.records(k.Node)
+		if f := a.sharing(); f != nil {
+			f.node(n.Facts, -1)
+			f.node(value[*ohmv1.Node](c), 1)
+		}
 		n.Facts, n.FactsRevision = value[*ohmv1.Node](c), rev
 		room()
 	case KindIntent:
@@ -286,6 +294,9 @@ func (a *applier) change(c *Change) {
 		a.put("meta", m, c.Deleted)
 		if k.Name == "incarnation" {
 			a.next.incarnation = m.record.GetValue()
+		}
+		if f := a.sharing(); f != nil && k.Name == AveragesMeta {
+			f.averages(m.record)
 		}
 	}
 }

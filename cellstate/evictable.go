@@ -9,7 +9,8 @@ type Evictable struct {
 }
 
 // Evictable are the placements on a node that a claim of a precedence may evict, in no order:
-// those of lower precedence of which nobody else awaits the end. An heir that has not started
+// those of lower precedence of which nobody else awaits the end; whether equals give way is
+// for a reclaim to say (see Reclaims). An heir that has not started
 // gives way with what it was given: its own victims are then the claim's (L5).
 func (s *Snapshot) Evictable(n *Node, precedence int) []Evictable {
 	var out []Evictable

@@ -57,7 +57,7 @@ func (v *validator) scopesOf(c *Claim) (scopes []string) {
 			scopes = append(scopes, r.id)
 		}
 	}
-	return append(scopes, v.budgetScopes(c)...)
+	return append(append(scopes, v.budgetScopes(c)...), v.reclaimed(c)...)
 }
 
 func (v *validator) tally(r *Concern, c *Claim) *Tally {

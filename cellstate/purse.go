@@ -35,7 +35,7 @@ func newPurse(s *Snapshot, q *Quota, spender Spender) *purse {
 // Left is what an account may still spend, and whether anything of it is limited.
 func (s *Snapshot) Left(a Account) (left Amounts, limited bool) {
 	q := s.Quota(a.Scope)
-	if q == nil || q.Record == nil {
+	if q == nil || !q.limits() {
 		return left, false
 	}
 	return newPurse(s, q, a.Spender).left, true
@@ -46,7 +46,7 @@ func (s *Snapshot) Accounts(namespace string, spender Spender) []Account {
 	var accounts []Account
 	if s.quotas > 0 {
 		for _, scope := range scopes(namespace, spender.Scheduler) {
-			if q := s.Quota(scope); q != nil && q.Record != nil {
+			if q := s.Quota(scope); q != nil && q.limits() {
 				accounts = append(accounts, Account{scope, spender})
 			}
 		}
@@ -68,7 +68,7 @@ func (v *validator) purses(txn *Txn, c *Claim) (of [2]*purse) {
 		account := Account{scope, spender}
 		p, known := v.money[account]
 		if !known {
-			if q := v.snapshot.Quota(scope); q != nil && q.Record != nil {
+			if q := v.snapshot.Quota(scope); q != nil && q.limits() {
 				p = newPurse(v.snapshot, q, spender)
 			}
 			v.money[account] = p

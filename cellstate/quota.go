@@ -80,6 +80,11 @@ func (s *Share) held() Amounts { return s.Used.Most(s.Granted()) }
 // Limit is the quota's; without a record nothing is limited.
 func (q *Quota) Limit() Amounts { return LimitOf(q.Record.GetLimit()) }
 
+// limits says whether the quota limits anything: one may be there for its weight alone.
+func (q *Quota) limits() bool {
+	return q.Record != nil && q.Limit() != Amounts{Unlimited, Unlimited, Unlimited, Unlimited}
+}
+
 // Share is the row of a spender; an empty one if there is none.
 func (q *Quota) Share(s Spender) *Share {
 	if i, ok := q.find(s); ok {

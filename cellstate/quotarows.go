@@ -55,6 +55,9 @@ func (q *Quota) count(p *Placement, times int, stamp uint64) {
 // account counts a placement that came or went, at a revision, for the scopes that have
 // a quota.
 func (a *applier) account(p *Placement, times int, at Revision) {
+	if f := a.sharing(); f != nil {
+		f.hold(p, int64(times))
+	}
 	for _, scope := range scopes(p.Slot.Namespace, p.GetScheduler()) {
 		if q := a.quota(scope, false); q != nil && q.counted {
 			q.count(p, times, a.stamp)
@@ -111,4 +114,5 @@ func (a *applier) finishQuotas() {
 		}
 		a.put("quotas", q, gone)
 	}
+	a.weigh()
 }

@@ -12,21 +12,21 @@ func NewShare(a Account) *ohmv1.Share {
 }
 
 // QuotaWrite sets the quota of a scope. It is in force from the revision of the write on:
-// a first one changes what every commit compares, and one that is lower than before in any
+// a first limit changes what every commit compares, and one that is lower than before in any
 // dimension takes back all shares, which are dealt anew from what is used then. changed
-// is false where the limit is the same already.
+// is false where limit and weight are the same already.
 func QuotaWrite(s *Snapshot, scope Scope, record *ohmv1.Quota) (w Write, changed bool) {
 	record.Kind, record.Name = scope.Kind, scope.Name
 	put := Record{Key: QuotaKey(scope), Value: record}
 	q := s.Quota(scope)
-	first := q == nil || q.Record == nil
-	if !first {
-		if LimitOf(record.GetLimit()) == q.Limit() {
+	if q != nil && q.Record != nil {
+		if LimitOf(record.GetLimit()) == q.Limit() && record.GetWeight() == q.Record.GetWeight() {
 			return Write{Guards: []Guard{{Key: put.Key, Revision: q.Revision}}}, false
 		}
 		put.Read = q.Revision
 	}
 	w.Records = append(w.Records, put)
+	first := q == nil || !q.limits() // what was planned until now compares no share of it
 	if first {
 		w.Records = append(w.Records, newQuotas(s, scope))
 	}

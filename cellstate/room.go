@@ -80,9 +80,8 @@ func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*evicti
 		}
 		p := e.placements[at]
 		switch {
-		case int(p.GetPrecedence()) >= c.Precedence:
-			return nil, &Conflict{Reason: ReasonPrecedence, Dimension: slot.Task(),
-				Wanted: fmt.Sprint(c.Precedence), Free: fmt.Sprint(p.GetPrecedence())}
+		case int(p.GetPrecedence()) > c.Precedence:
+			return nil, higher(p, c)
 		case p.GetEvictedBy() == string(txn.ID):
 			e.relied = append(e.relied, p)
 		case p.GetEvictedBy() != "":
@@ -104,6 +103,11 @@ func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*evicti
 		}
 	}
 	return e, nil
+}
+
+// higher says that a victim is too important for a claim.
+func higher(p *Placement, c *Claim) *Conflict {
+	return &Conflict{Reason: ReasonPrecedence, Dimension: p.Slot.Task(), Wanted: fmt.Sprint(c.Precedence), Free: fmt.Sprint(p.GetPrecedence())}
 }
 
 func (e *eviction) mark(i int, by TxnID) {

@@ -28,6 +28,7 @@ type Snapshot struct {
 	quotas        int // rows of quotas
 	quotaRevision Revision
 	unseen        Spending // on top of what is seen: see Beside
+	fair          *Fair    // nil: no namespace has a weight
 }
 
 // Hold is a row of a node: room kept for a transaction that keeps losing.

@@ -68,6 +68,7 @@ type validator struct {
 	holds    bool          // it is not claims that are judged, but holds of them
 	commits  bool          // it is no what-if: somebody must pay
 	money    map[Account]*purse
+	beyond   map[string]Amounts // what namespaces hold beyond the snapshot, while they share by weights
 	ruled    ruled
 	budgets  map[string]*Budget // looked at already, by scope, with what was accepted on top
 }
@@ -110,6 +111,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 				}
 			}
 			c, e = v.judgeNode(txn, i)
+			k.scopes = append(k.scopes, v.reclaimed(&txn.Claims[i])...)
 		}
 		if c != nil {
 			c.Revision = v.snapshot.Revision()
@@ -120,6 +122,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		v.pay(txn, &txn.Claims[i], 1)
 		v.keep(&txn.Claims[i], 1)
 		k.scopes = append(k.scopes, v.budgetScopes(&txn.Claims[i])...)
+		v.hold(&txn.Claims[i], e, 1)
 		fit = append(fit, accepted{i, e, k})
 	}
 	if txn.Mode == Atomic && len(conflicts) > 0 {
@@ -133,6 +136,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 			if a.eviction != nil {
 				v.unspend(a.eviction.marked)
 			}
+			v.hold(&txn.Claims[a.claim], a.eviction, -1)
 		}
 		return nil, conflicts
 	}
@@ -245,6 +249,9 @@ func (v *validator) judgeNode(txn *Txn, i int) (*Conflict, *eviction) {
 	e, refused := r.evict(txn, c, v.started)
 	if refused != nil {
 		refused.Claim = i
+		return refused, nil
+	}
+	if refused := v.judgeReclaim(txn, i, e); refused != nil {
 		return refused, nil
 	}
 	if spent := v.judgeBudgets(txn, e); spent != nil {

@@ -21,7 +21,9 @@ type entry struct {
 	precedence int32 // of the record, which is looked at for each entry in each round
 	submitted  int64 // Unix time in ns
 
-	ordered  bool // it stands in the queue's order
+	ordered  bool      // it stands in the queue's order
+	laned    bool      // and in that of its namespace
+	yields   time.Time // since when it has left room to namespaces below their due; zero: it does not
 	owned    bool
 	pass     int            // the last pass that tried all its needs
 	cursor   cellstate.Slot // the last slot tried in an unfinished pass
@@ -97,8 +99,8 @@ func (e *entry) since(group string, now time.Time) time.Time {
 
 // forget leaves a job to another instance.
 func (e *entry) forget() {
-	e.queue.order.moved(e)
-	*e = entry{queue: e.queue, name: e.name, flying: e.flying, ordered: e.ordered}
+	e.queue.moved(e)
+	*e = entry{queue: e.queue, name: e.name, flying: e.flying, ordered: e.ordered, laned: e.laned}
 }
 
 func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile.Limits, now time.Time) {
@@ -111,7 +113,7 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 		e.parked, e.losses, e.deferred, e.refusals, e.word, e.lost, e.kept, e.problem, e.pass, e.defeats = nil, nil, nil, nil, nil, "", "", "", 0, 0
 		e.reserved, e.hopeless, e.waits, e.unwanted = "", "", time.Time{}, time.Time{}
 		e.version = j.Revision
-		e.queue.order.moved(e)
+		e.queue.moved(e)
 		e.precedence, e.submitted = j.Record.GetSpec().GetPrecedence(), j.Record.GetSubmitTime().AsTime().UnixNano()
 	}
 	was := e.job
@@ -219,8 +221,9 @@ func (e *entry) held(slot cellstate.Slot, s *cellstate.Snapshot, now time.Time) 
 }
 
 // take returns the next needs of an unfinished pass: about n, all of a gang, and all of a
-// job of which not many are left, since a job that is claimed whole is cheaper to commit.
-func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n int) []reconcile.Need {
+// job that has no more than so many as is whole, since one that is claimed whole is cheaper to
+// commit.
+func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n, whole int) []reconcile.Need {
 	if gang(e.job) {
 		e.pass = pass
 		return e.needs
@@ -234,7 +237,7 @@ func (e *entry) take(s *cellstate.Snapshot, now time.Time, pass, n int) []reconc
 		if _, held := e.held(need.Slot, s, now); held {
 			continue
 		}
-		if len(needs) >= n && len(all) > wholeNeeds {
+		if len(needs) >= n && len(all) > whole {
 			e.cursor = needs[n-1].Slot
 			return needs
 		}

@@ -8,14 +8,24 @@ import "slices"
 type order struct {
 	entries  []*entry // each once
 	unsorted bool     // the urgency of one has changed
+	lane     bool     // it is of one namespace only, beside that of all
+}
+
+// in is where an entry notes that it stands in the order.
+func (o *order) in(e *entry) *bool {
+	if o.lane {
+		return &e.laned
+	}
+	return &e.ordered
 }
 
 // add puts an entry into the order, unless it is there.
 func (o *order) add(e *entry) {
-	if e.ordered {
+	in := o.in(e)
+	if *in {
 		return
 	}
-	e.ordered = true
+	*in = true
 	last := len(o.entries) - 1
 	if o.unsorted || last < 0 || byUrgency(o.entries[last], e) <= 0 {
 		o.entries = append(o.entries, e)
@@ -26,7 +36,7 @@ func (o *order) add(e *entry) {
 }
 
 // moved says that the urgency of an entry has changed, or is about to.
-func (o *order) moved(e *entry) { o.unsorted = o.unsorted || e.ordered }
+func (o *order) moved(e *entry) { o.unsorted = o.unsorted || *o.in(e) }
 
 // walk yields the active entries in order, until it is told to stop.
 func (o *order) walk(yield func(*entry) bool) {
@@ -47,7 +57,7 @@ func (o *order) walk(yield func(*entry) bool) {
 			left--
 			o.entries[left] = e
 		} else {
-			e.ordered = false
+			*o.in(e) = false
 		}
 	}
 	clear(o.entries[:left])

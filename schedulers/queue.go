@@ -24,6 +24,7 @@ type queue struct {
 	jobs   map[cellstate.JobName]*entry
 	active map[cellstate.JobName]*entry // of jobs, those that are active
 	order  order                        // of those
+	fair   fairness
 	// watched are those at which each snapshot is looked at: thousands may wait, few of them
 	// for anything but their turn.
 	watched   map[cellstate.JobName]*entry
@@ -82,6 +83,7 @@ func (q *queue) refresh(s *cellstate.Snapshot, scheduler string, shares shares, 
 		q.update(e, s, e.job, now)
 	}
 	q.seen = s
+	q.share(s.Fair())
 	return gone
 }
 
@@ -117,6 +119,7 @@ func (q *queue) update(e *entry, s *cellstate.Snapshot, j *cellstate.Job, now ti
 	if e.active() {
 		q.active[e.name] = e
 		q.order.add(e)
+		q.fair.add(e)
 	} else {
 		delete(q.active, e.name)
 	}
@@ -142,9 +145,11 @@ func (q *queue) fly(slot cellstate.Slot, flying bool) {
 			e.flying = map[cellstate.Slot]bool{}
 		}
 		e.flying[slot] = true
+		q.fair.fly(e)
 		delete(e.deferred, slot)
 	default:
 		delete(e.flying, slot)
+		q.fair.fly(e)
 	}
 }
 
@@ -170,9 +175,13 @@ func (q *queue) mayLaunch() bool {
 	return q.flights < inFlight && !q.drain
 }
 
-// pick chooses the work of one round, in the order of the queue: precedence, then age.
-// Where there is none it says when there will be, unless something changes.
+// pick chooses the work of one round, in the order of the queue: precedence, then the turns
+// of namespaces where they share the cell by weights, then age. Where there is none it says
+// when there will be, unless something changes.
 func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Work, wake time.Time) {
+	if q.fair.of != nil {
+		return q.pickInTurn(s, most, now)
+	}
 	for range 2 { // this pass; where it has tried all that can be tried, the next
 		left, tried := most, false
 		wake = time.Time{}
@@ -184,7 +193,7 @@ func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Wor
 			}
 			var needs []reconcile.Need
 			if e.pass < q.pass {
-				needs = e.take(s, now, q.pass, left)
+				needs = e.take(s, now, q.pass, left, wholeNeeds)
 			}
 			if len(needs) == 0 { // tried in this pass
 				tried = true

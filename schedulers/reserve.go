@@ -76,7 +76,7 @@ func (r *Runner) reserveRoom(ctx context.Context, s *cellstate.Snapshot, now tim
 // when there will be one.
 func (q *queue) head(now time.Time, patience time.Duration) (head *entry, wake time.Time) {
 	maps.DeleteFunc(q.single, func(_ shape, until time.Time) bool { return !until.After(now) })
-	for e := range q.order.walk {
+	for e := range q.walk {
 		if e.waits.IsZero() || e.unwanted.After(now) || e.never() || e.job.Record.GetSpec().GetKind() == "system" {
 			continue
 		}

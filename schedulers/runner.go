@@ -73,7 +73,7 @@ func New(c Config) *Runner {
 		planned:  make(chan *reservation, 1),
 		spending: map[cellstate.Scope]cellstate.Amounts{},
 	}
-	r.queue.holdAfter = c.HoldAfter
+	r.queue.holdAfter, r.queue.fair.yield = c.HoldAfter, c.Times.Yield
 	return r
 }
 

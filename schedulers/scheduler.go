@@ -24,7 +24,7 @@ type Scheduler interface {
 // Input is all that a policy decides on.
 type Input struct {
 	Snapshot *cellstate.Snapshot
-	Work     []Work // in the order of the queue: precedence first, then age
+	Work     []Work // in the order of the queue: precedence first, then turns of namespaces, then age
 	// Now is when the decision is made: a policy reads no clock. By it what is over before a
 	// reservation starts is told from what is not; zero: nothing is.
 	Now    time.Time
@@ -39,7 +39,7 @@ type Input struct {
 }
 
 // Evictions bounds what a policy may evict for tasks that find no room. Who may evict whom is
-// for Validate to say: a victim always has lower precedence.
+// for Validate to say: a victim has lower precedence, or is an equal that its namespace has borrowed.
 type Evictions struct {
 	Most    int           // victims in this call
 	Now     time.Time     // of the decision: the policy reads no clock
@@ -47,7 +47,8 @@ type Evictions struct {
 	PerTask int           // what was evicted so often is left alone; 0: it never is
 }
 
-// Work is one job of which slots need a node.
+// Work is one job of which slots need a node. Where namespaces share the cell by weights a
+// job may come several times, with a part of its needs each time.
 type Work struct {
 	Job   *cellstate.Job
 	Needs []reconcile.Need // by slot

@@ -179,6 +179,8 @@ func (r *revision) evictions(p *cellstate.Placement) {
 		case old == nil || old.GetTxn() != v.GetTxn():
 			r.violated(L5, key, "its victim %s of transaction %s was not there", slot, v.GetTxn())
 			continue
+		case old.GetPrecedence() == p.GetPrecedence() && r.before.Fair() != nil && old.Slot.Namespace != p.Slot.Namespace:
+			// A reclaim. What was due is a matter of the revision that it was judged on, not of this one.
 		case old.GetPrecedence() >= p.GetPrecedence():
 			r.violated(L5, key, "its victim %s has precedence %d, itself %d", slot, old.GetPrecedence(), p.GetPrecedence())
 		}

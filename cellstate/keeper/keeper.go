@@ -1,6 +1,7 @@
 // Package keeper holds the housekeeping loops of the control plane. One server of a
 // cell at a time, the leader, runs them: it marks jobs done, gives up what stood on
-// nodes that are lost, brings drains forward, deals out quotas, and removes what is kept long enough.
+// nodes that are lost, brings drains forward, deals out quotas, notes what namespaces have held
+// of late, and removes what is kept long enough.
 //
 // Every write is guarded by the leadership key's revision, so that a leader that has
 // been succeeded without noticing changes nothing any more. What a loop does is decided
@@ -46,9 +47,6 @@ type Limits struct {
 	// 40 s, unless its job says otherwise; what is to be kept, after KeepFor, 24 h. For Grace
 	// after this keeper has become the leader nothing is given up; 40 s.
 	LostAfter, KeepFor, Grace time.Duration
-	// A task that waits on such a node for others to give way, and has not begun, is given up
-	// after HeirFor at the latest, 15 s, to be placed elsewhere.
-	HeirFor time.Duration
 	// More than BrakeShare of the nodes silent at once, a third, and at least BrakeNodes, 3,
 	// are more likely trouble of the control plane's than of the nodes': nothing is given up
 	// then. A node of which nothing is about to be given up counts for BrakeWindow; 10 min.
@@ -62,6 +60,9 @@ type Limits struct {
 	DoneJobs  int
 	Attempts  int           // ended ones that a slot of a job that is not done keeps; 8, as many as it takes for the backoff to grow to its most
 	Sweep     time.Duration // between two looks at what may be removed; 1 min
+
+	// Of what a namespace has held of late half is forgotten in HalfLife, 10 min.
+	HalfLife time.Duration
 
 	// The store's past is kept for History, 10 min, and only for HistoryLeast, 1 min, while
 	// the store takes more than HistoryBytes, 1 GiB, or more than half of its quota. Compact
@@ -93,11 +94,11 @@ func (l Limits) withDefaults() Limits {
 	span(&l.Lease, 10*time.Second)
 	span(&l.LostAfter, 40*time.Second)
 	span(&l.KeepFor, 24*time.Hour)
-	span(&l.HeirFor, 15*time.Second)
 	span(&l.Grace, 40*time.Second)
 	span(&l.BrakeWindow, 10*time.Minute)
 	span(&l.DoneAfter, 24*time.Hour)
 	span(&l.Sweep, time.Minute)
+	span(&l.HalfLife, 10*time.Minute)
 	span(&l.History, 10*time.Minute)
 	span(&l.HistoryLeast, time.Minute)
 	span(&l.Compact, 10*time.Second)

@@ -96,7 +96,7 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 	done := newMarker()
 	rolling := &rollouts{due: map[cellstate.JobName]time.Time{}}
 	liveness := newLiveness(k.cfg.Limits, time.Now())
-	var swept time.Time
+	var swept, looked time.Time
 	// Beside the rest and whatever comes of it: a store that is full takes no writes, but forgets.
 	ctx, over := context.WithCancel(ctx)
 	var forgetting sync.WaitGroup
@@ -124,6 +124,10 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 		if err == nil {
 			step, err = k.roll(ctx, lead, rolling, snapshot, start)
 		}
+		var average time.Time
+		if err == nil {
+			average, err = k.average(ctx, lead, &looked, snapshot, start)
+		}
 		squeezing := k.pressed.Load() > patience
 		sweep := k.cfg.Limits.squeezed(squeezing, snapshot)
 		if err == nil && start.Sub(swept) >= sweep.Sweep {
@@ -144,7 +148,7 @@ func (k *Keeper) keep(ctx context.Context, lead cellstate.Guard) error {
 			rest = 0
 		}
 		pause(ctx, max(keepEvery, rest))
-		until := earliest(wake, liveness.wake(), deadline, step, swept.Add(sweep.Sweep))
+		until := earliest(wake, liveness.wake(), deadline, step, average, swept.Add(sweep.Sweep))
 		timer := time.NewTimer(time.Until(until))
 		select {
 		case <-newer:

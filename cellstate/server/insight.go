@@ -49,6 +49,9 @@ func (s *insight) Explain(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1
 	if w := row.Waiting; w != nil && w.GetJobVersion() == row.Record.GetVersion() && !isDone(status.GetState()) {
 		resp.Groups, resp.SnapshotRevision, resp.Time = w.GetGroups(), w.GetSnapshotRevision(), w.GetTime()
 	}
+	if f := snapshot.Fair(); f != nil && !isDone(status.GetState()) {
+		resp.Fair = f.View(row.Name.Namespace)
+	}
 	held := ""
 	for _, t := range reconcile.Tasks(snapshot, row, now, true) {
 		switch {

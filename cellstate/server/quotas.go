@@ -23,6 +23,7 @@ func (s *cell) ListQuotas(ctx context.Context, _ *ohmv1.ListQuotasRequest) (*ohm
 			resp.Quotas = append(resp.Quotas, quotaView(snapshot, q))
 		}
 	}
+	resp.Quotas = append(resp.Quotas, sharing(snapshot)...)
 	return resp, nil
 }
 
@@ -38,13 +39,16 @@ func (s *cell) GetQuota(ctx context.Context, req *ohmv1.GetQuotaRequest) (*ohmv1
 	return oneQuota(snapshot, scope)
 }
 
-// SetQuota sets a limit, whole: what it does not name is not limited.
+// SetQuota sets limit and weight, whole: what it does not name is not limited, or 1.
 func (s *cell) SetQuota(ctx context.Context, req *ohmv1.SetQuotaRequest) (*ohmv1.QuotaView, error) {
 	scope, err := scopeOf(req.GetKind(), req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLimit(req.GetLimit()); err != nil {
+	if err := checkWeight(scope, req.GetWeight()); err != nil {
+		return nil, err
+	}
+	if err := checkLimit(req.GetLimit(), req.GetWeight() > 0); err != nil {
 		return nil, err
 	}
 	now := timestamppb.Now()
@@ -52,7 +56,7 @@ func (s *cell) SetQuota(ctx context.Context, req *ohmv1.SetQuotaRequest) (*ohmv1
 		if scope.Kind == cellstate.SchedulerScope && at.Scheduler(scope.Name) == nil {
 			return w, refuse(cellstate.ErrNotFound, "scheduler %s not found: it has never been registered", scope.Name)
 		}
-		w, _ = cellstate.QuotaWrite(at, scope, &ohmv1.Quota{Limit: proto.CloneOf(req.GetLimit()), Time: now})
+		w, _ = cellstate.QuotaWrite(at, scope, &ohmv1.Quota{Limit: proto.CloneOf(req.GetLimit()), Weight: req.GetWeight(), Time: now})
 		return w, nil
 	})
 	if err != nil {
@@ -94,11 +98,28 @@ func scopeOf(kind, name string) (cellstate.Scope, error) {
 	return cellstate.Scope{Kind: kind, Name: name}, nil
 }
 
-// checkLimit refuses what limits nothing, and amounts that nobody means.
-func checkLimit(limit *ohmv1.Amounts) error {
+// mostWeight is more than anybody needs, and far from what a sum could not hold.
+const mostWeight = 1_000_000
+
+func checkWeight(scope cellstate.Scope, weight int32) error {
+	switch {
+	case weight < 0 || weight > mostWeight:
+		return refuse(errInvalid, "a weight of %d is not between 1 and %d", weight, mostWeight)
+	case weight > 0 && scope.Kind != cellstate.NamespaceScope:
+		return refuse(errInvalid, "a weight is a namespace's: schedulers have none")
+	}
+	return nil
+}
+
+// checkLimit refuses what limits nothing and is not there for its weight, and amounts that
+// nobody means.
+func checkLimit(limit *ohmv1.Amounts, weighs bool) error {
 	all := cellstate.LimitOf(limit)
 	if all == cellstate.LimitOf(nil) {
-		return refuse(errInvalid, "a quota limits at least one of cpu, memory, disk and gpus")
+		if weighs {
+			return nil
+		}
+		return refuse(errInvalid, "a quota limits at least one of cpu, memory, disk and gpus, or gives a weight")
 	}
 	most := cellstate.Amounts{resource.MaxCPU, resource.MaxBytes, resource.MaxBytes, resource.MaxCPU}
 	for d, given := range []*int64{limit.CpuMilli, limit.MemoryBytes, limit.DiskBytes, limit.GpuMilli} {
@@ -107,6 +128,21 @@ func checkLimit(limit *ohmv1.Amounts) error {
 		}
 	}
 	return nil
+}
+
+// sharing are the namespaces that share the cell by weights and have no quota or weight of
+// their own.
+func sharing(s *cellstate.Snapshot) (views []*ohmv1.QuotaView) {
+	f := s.Fair()
+	if f == nil {
+		return nil
+	}
+	for q := range f.Queues() {
+		if own := s.Quota(cellstate.Scope{Kind: cellstate.NamespaceScope, Name: q.Namespace}); own == nil || own.Record == nil {
+			views = append(views, &ohmv1.QuotaView{Kind: cellstate.NamespaceScope, Name: q.Namespace, Limit: &ohmv1.Amounts{}, Used: q.Used.Proto(), Granted: &ohmv1.Amounts{}, Fair: f.View(q.Namespace)})
+		}
+	}
+	return views
 }
 
 func noQuota(scope cellstate.Scope) error {
@@ -134,6 +170,9 @@ func quotaView(s *cellstate.Snapshot, q *cellstate.Quota) *ohmv1.QuotaView {
 	v := &ohmv1.QuotaView{
 		Kind: q.Scope.Kind, Name: q.Scope.Name, Limit: q.Record.GetLimit(), Since: q.Record.GetTime(),
 		Granted: shown(q.Granted()), Used: shown(q.Used()),
+	}
+	if f := s.Fair(); f != nil && q.Scope.Kind == cellstate.NamespaceScope {
+		v.Fair = f.View(q.Scope.Name)
 	}
 	for _, share := range q.Shares {
 		state := schedulerNotSeen

@@ -97,3 +97,36 @@ func TestQuotasAreChecked(t *testing.T) {
 		t.Error("a quota was stored")
 	}
 }
+
+// A weight alone limits nothing, and shows how all namespaces stand, also those without one.
+func TestWeights(t *testing.T) {
+	w := serve(t, nil)
+	w.cell.Node(celltest.Node{Name: "n1", CPU: 4000})
+	w.submit(celltest.Job{Name: "a", Count: 3, CPU: 1000})
+	w.cell.Place("a", 0, "n1")
+	w.seen()
+	for _, c := range []struct {
+		kind   string
+		weight int32
+	}{{"namespace", 0}, {"namespace", -1}, {"namespace", 2_000_000}, {"scheduler", 1}} {
+		_, err := w.info.SetQuota(w.ctx, &ohmv1.SetQuotaRequest{Kind: c.kind, Name: "batch", Limit: &ohmv1.Amounts{}, Weight: c.weight})
+		wantCode(t, err, codes.InvalidArgument)
+	}
+	v, err := w.info.SetQuota(w.ctx, &ohmv1.SetQuotaRequest{Kind: "namespace", Name: "prod", Limit: &ohmv1.Amounts{}, Weight: 3})
+	if err != nil || v.GetFair().GetWeight() != 3 || v.GetFair().GetCode() != cellstate.FairBelow {
+		t.Fatalf("%v, %v", v, err)
+	}
+	w.cell.Place("a", 1, "n1") // nobody needs a share of a quota that limits nothing
+	w.seen()
+	list, err := w.info.ListQuotas(w.ctx, &ohmv1.ListQuotasRequest{})
+	if err != nil || len(list.GetQuotas()) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if q := list.GetQuotas()[1]; q.GetName() != "default" || q.GetSince() != nil || q.GetFair().GetWeight() != 1 || q.GetFair().GetShare() != 0.5 || q.GetUsed().GetCpuMilli() != 2000 {
+		t.Errorf("%v", q)
+	}
+	e, err := w.insight.Explain(w.ctx, &ohmv1.GetJobRequest{Namespace: "default", Job: "a"})
+	if err != nil || e.GetFair().GetPosition() != 1 || e.GetFair().GetDue() != 1 || e.GetFair().GetText() == "" {
+		t.Errorf("%v, %v", e.GetFair(), err)
+	}
+}

@@ -77,6 +77,9 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 		scheduler += fmt.Sprintf("; its last word is of %s, on revision %d", p.app.ago(e.Time), e.SnapshotRevision)
 	}
 	p.linef("%s", scheduler)
+	if e.Fair != nil {
+		p.linef("%s", e.Fair.Text)
+	}
 	for _, g := range e.Groups {
 		since := ""
 		if g.Since != nil {

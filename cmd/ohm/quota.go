@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -36,16 +37,21 @@ func scopeKind(scheduler bool) string {
 
 func quotaSetCommand(a *app) *cobra.Command {
 	var cpu, memory, disk, gpus string
+	var weight int32
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Set the quota of a namespace or a scheduler",
 		Long: `Set the quota of a namespace or, with --scheduler, the limit of a scheduler over all
 namespaces. What is not named is not limited: a quota is always set whole. It is in
 force from the moment it is stored. Where more is in use already nothing is stopped,
-but nothing starts before it fits.`,
+but nothing starts before it fits.
+
+With --weight, alone or beside limits, the namespace shares the cell with all others by
+weights: see docs/fairness.md. One without a weight of its own has 1.`,
 		Example: `  ohm quota set prod --cpu 10 --memory 64Gi --gpus 4
   ohm quota set tests --gpus 0             # no GPU at all; anything else
-  ohm quota set batch --scheduler --cpu 500`,
+  ohm quota set batch --scheduler --cpu 500
+  ohm quota set prod --weight 3            # three times what others have is due to it`,
 		Args: named("the name of a namespace or a scheduler", 1, 1),
 	}
 	scheduler := scopeFlag(cmd)
@@ -70,29 +76,33 @@ but nothing starts before it fits.`,
 			}
 			*amount.to = proto.Int64(n)
 		}
-		if proto.Size(limit) == 0 {
-			return refuse("a quota limits at least one of --cpu, --memory, --disk and --gpus; `ohm quota delete` removes one")
+		switch {
+		case cmd.Flags().Changed("weight") && weight < 1:
+			return refuse("--weight: %d is less than 1", weight)
+		case proto.Size(limit) == 0 && weight == 0:
+			return refuse("a quota limits at least one of --cpu, --memory, --disk and --gpus, or gives a --weight; `ohm quota delete` removes one")
 		}
-		return a.setQuota(cmd.Context(), scopeKind(*scheduler), args[0], limit)
+		return a.setQuota(cmd.Context(), &ohmv1.SetQuotaRequest{Kind: scopeKind(*scheduler), Name: args[0], Limit: limit, Weight: weight})
 	}
 	cmd.Flags().StringVar(&cpu, "cpu", "", "cores, such as 500m or 10")
 	cmd.Flags().StringVar(&memory, "memory", "", "memory, such as 64Gi")
 	cmd.Flags().StringVar(&disk, "disk", "", "disk, such as 1Ti")
 	cmd.Flags().StringVar(&gpus, "gpus", "", "GPUs, such as 4; parts of one count as parts: 500m")
+	cmd.Flags().Int32Var(&weight, "weight", 0, "of a namespace among those that share the cell, 1 to 1000000")
 	outputFlag(cmd, listFormats()...)
 	return cmd
 }
 
-func (a *app) setQuota(ctx context.Context, kind, name string, limit *ohmv1.Amounts) error {
+func (a *app) setQuota(ctx context.Context, req *ohmv1.SetQuotaRequest) error {
 	c, err := a.dial()
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	q, err := c.cell.SetQuota(ctx, &ohmv1.SetQuotaRequest{Kind: kind, Name: name, Limit: limit})
+	q, err := c.cell.SetQuota(ctx, req)
 	if err != nil {
-		if kind == "scheduler" && notFound(err) {
-			return failf(exitNotFound, "`ohm scheduler list` lists all schedulers", "there is no scheduler %q", name)
+		if req.Kind == "scheduler" && notFound(err) {
+			return failf(exitNotFound, "`ohm scheduler list` lists all schedulers", "there is no scheduler %q", req.Name)
 		}
 		return err
 	}
@@ -130,9 +140,12 @@ wants it.`,
 
 func quotaListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List quotas",
-		Long:    "List the quotas of namespaces and the limits of schedulers, with what is in use.",
+		Use:   "list",
+		Short: "List quotas",
+		Long: `List the quotas of namespaces and the limits of schedulers, with what is in use. While
+any namespace has a weight, all that hold something or have work are listed: with their
+weight, the part of the cell that they hold, what is due to them and, of what they hold,
+what is borrowed.`,
 		Example: "  ohm quota list",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -212,6 +225,7 @@ func quotaName(q *ohmv1.QuotaView) string { return q.Kind + "/" + q.Name }
 
 func quotaTable(p *printer, quotas []*ohmv1.QuotaView) {
 	type row = *ohmv1.QuotaView
+	fair := slices.ContainsFunc(quotas, func(q row) bool { return q.Fair != nil })
 	part := func(d int) func(row) string {
 		return func(q row) string { return ofLimit(q.Used, q.Limit, d) }
 	}
@@ -222,6 +236,11 @@ func quotaTable(p *printer, quotas []*ohmv1.QuotaView) {
 		column[row]{title: "MEMORY", cell: part(1)},
 		column[row]{title: "DISK", cell: part(2)},
 		column[row]{title: "GPUS", cell: part(3)},
+		column[row]{title: "WEIGHT", cell: weightText, skip: !fair},
+		column[row]{title: "HOLDS", cell: fairPart((*ohmv1.FairShare).GetShare), skip: !fair},
+		column[row]{title: "DUE", cell: fairPart((*ohmv1.FairShare).GetDue), skip: !fair},
+		column[row]{title: "BORROWED", cell: fairPart((*ohmv1.FairShare).GetBorrowed), skip: !fair},
+		column[row]{title: "OF LATE", cell: fairPart((*ohmv1.FairShare).GetAverage), skip: !fair || !p.wide},
 		column[row]{title: "GRANTED", cell: func(q row) string { return amountsText(q.Granted, q.Limit) }, skip: !p.wide},
 		column[row]{title: "SINCE", cell: func(q row) string { return p.app.ago(q.Since) }},
 	)
@@ -233,6 +252,9 @@ func quotaDetail(p *printer, q *ohmv1.QuotaView) {
 		[2]string{"limit", amountsText(q.Limit, q.Limit)}, [2]string{"used", amountsText(q.Used, q.Limit)},
 		[2]string{"granted", amountsText(q.Granted, q.Limit)}, [2]string{"since", p.app.ago(q.Since)},
 	)
+	if q.Fair != nil {
+		p.pairs([2]string{"weight", weightText(q)}, [2]string{"fairness", q.Fair.Text})
+	}
 	if len(q.Shares) == 0 {
 		return
 	}
@@ -246,6 +268,23 @@ func quotaDetail(p *printer, q *ohmv1.QuotaView) {
 		column[row]{title: "GRANTED", cell: func(s row) string { return amountsText(s.Granted, q.Limit) }},
 		column[row]{title: "WANTED", cell: func(s row) string { return amountsText(s.Wanted, q.Limit) }},
 	)
+}
+
+func weightText(q *ohmv1.QuotaView) string {
+	if q.Fair == nil {
+		return ""
+	}
+	return fmt.Sprint(q.Fair.Weight)
+}
+
+// fairPart is a part of the cell as people write it: "37%".
+func fairPart(of func(*ohmv1.FairShare) float64) func(*ohmv1.QuotaView) string {
+	return func(q *ohmv1.QuotaView) string {
+		if q.Fair == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.0f%%", 100*of(q.Fair))
+	}
 }
 
 // amountNames are the dimensions in the order of amountAt.

@@ -20,6 +20,32 @@ func TestQuotaSet(t *testing.T) {
 	}
 }
 
+func TestQuotaWeight(t *testing.T) {
+	f := startFake(t, fullCell())
+	r := ohm(t, f.address, call{args: []string{"quota", "set", "prod", "--weight", "3"}})
+	want := &ohmv1.SetQuotaRequest{Kind: "namespace", Name: "prod", Limit: &ohmv1.Amounts{}, Weight: 3}
+	if diff := cmp.Diff(want, f.requests[len(f.requests)-1], protocmp.Transform()); diff != "" || r.code != exitDone {
+		t.Error(r.text(f.address), diff)
+	}
+	for _, q := range f.quotas {
+		if q.Kind == "namespace" {
+			q.Fair = &ohmv1.FairShare{Namespace: q.Name, Weight: 3, Share: 0.9, Due: 0.75, Borrowed: 0.15, Code: "Borrowing", Text: "it borrows"}
+		}
+	}
+	for verb, says := range map[string][]string{"list": {"WEIGHT", "HOLDS", "DUE", "BORROWED", " 90% ", " 75% ", " 15% "}, "get": {"it borrows"}} {
+		args := []string{"quota", verb}
+		if verb == "get" {
+			args = append(args, "prod")
+		}
+		r := ohm(t, f.address, call{args: args})
+		for _, s := range says {
+			if !strings.Contains(r.stdout, s) {
+				t.Errorf("%s does not say %q: %s", verb, s, r.text(f.address))
+			}
+		}
+	}
+}
+
 func TestQuotaErrors(t *testing.T) {
 	f := startFake(t, fullCell())
 	for _, c := range []struct {
@@ -28,6 +54,7 @@ func TestQuotaErrors(t *testing.T) {
 		says string
 	}{
 		{[]string{"set", "prod"}, exitUsage, "at least one of --cpu, --memory, --disk and --gpus"},
+		{[]string{"set", "prod", "--weight", "0"}, exitUsage, "--weight: 0 is less than 1"},
 		{[]string{"set", "prod", "--cpu", "many"}, exitUsage, `--cpu: "many"`},
 		{[]string{"set", "prod", "--memory", "64"}, exitUsage, `--memory: "64" has no unit`},
 		{[]string{"set"}, exitUsage, "the name of a namespace or a scheduler"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,8 +78,9 @@ Prints "ready ADDRESS" when it answers, and with --embedded-etcd "etcd ENDPOINT"
 	f.StringVar(&quota, "embedded-etcd-quota", "", "size of the embedded etcd's file at which it takes no more writes; if not given, 8Gi")
 	f.StringVar(&name, "name", "", "name of this server, unique in the cell; if not given, one is made and kept in the data dir")
 	f.IntVar(&keep.DoneJobs, "keep-done-jobs", keeper.DoneJobs, "jobs that are done and kept; the oldest beyond them are removed with all records of their tasks")
+	f.DurationVar(&keep.HalfLife, "share-half-life", 10*time.Minute, "in how long half is forgotten of what a namespace has held, where namespaces share the cell by weights")
 	silenceFlags(f, &limits, &keep)
 	profileFlag(f, &profile)
-	config.Settings(f, "embedded-etcd", "embedded-etcd-quota", "keep-done-jobs")
+	config.Settings(f, "embedded-etcd", "embedded-etcd-quota", "keep-done-jobs", "share-half-life")
 	return asPart(c)
 }

@@ -52,18 +52,19 @@ type rigid struct {
 
 // Evict finds the node on which a request that no node has room for costs least: of the
 // victims' highest precedences the lowest, then the fewest victims, then the least work
-// lost, then the best score. The need may name the node. Who stands on equal footing is never a
-// victim, so no eviction leads to another one back.
+// lost, then the best score. The need may name the node. Who stands on equal footing is a
+// victim only with what its namespace has borrowed, so no eviction leads to another one back.
 func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 	r.rigid = rigid{}
-	if r.evictions.Now.IsZero() || r.lowest(math.MinInt32, q.Precedence) == noneLower {
+	below := r.below(q, need)
+	if r.evictions.Now.IsZero() || r.lowest(math.MinInt32, below) == noneLower {
 		return nil, false
 	}
 	if r.evictions.Most <= 0 {
 		r.rigid.limit = true
 		return nil, false
 	}
-	if k := r.class(q); len(q.rules) == 0 && k.rigidIn == r && k.rigidAt == r.t.clock && need.Node == "" && r.load == nil {
+	if k := r.class(q); len(q.rules) == 0 && k.rigidIn == r && k.rigidAt == r.t.clock && need.Node == "" && r.load == nil && below == q.Precedence {
 		r.rigid = k.rigid
 		return nil, false
 	}
@@ -71,7 +72,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 	var best *Eviction
 	bestScore := 0.0
 	for tries, level := evictTries, int32(math.MinInt32); tries > 0; {
-		level = r.lowest(level, q.Precedence)
+		level = r.lowest(level, below)
 		if level == noneLower {
 			break
 		}
@@ -83,7 +84,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 			if tries--; tries < 0 {
 				break
 			}
-			e := r.evictOn(q, i)
+			e := r.evictOn(q, i, below)
 			if e == nil {
 				continue
 			}
@@ -101,7 +102,7 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 		r.rigid.limit = true
 		best = nil
 	}
-	if best == nil && need.Node == "" && r.load == nil && len(q.rules) == 0 {
+	if best == nil && need.Node == "" && r.load == nil && len(q.rules) == 0 && below == q.Precedence {
 		k := r.class(q)
 		k.rigid, k.rigidIn, k.rigidAt = r.rigid, r, r.t.clock
 		r.t.read = r.t.clock
@@ -136,15 +137,16 @@ func (r *Round) lowest(above int32, below int) int32 {
 }
 
 // evictOn finds the victims of a request on one candidate; nil if it fits all the same not.
-func (r *Round) evictOn(q *Request, node int) *Eviction {
+func (r *Round) evictOn(q *Request, node, below int) *Eviction {
 	c, g := &r.t.candidates[node], r.giving[node]
 	view := g.view(c)
 	var able []victim
 	barred := [3][]victim{} // too young, evicted too often, of a job whose budget is used up
 	bound := map[*cellstate.Budget][]victim{}
-	for _, e := range r.t.snapshot.Evictable(c.Node, q.Precedence) {
+	for _, e := range r.t.snapshot.Evictable(c.Node, below) {
 		v := r.victim(c, e)
 		switch {
+		case int(e.GetPrecedence()) == q.Precedence && !r.lends(q, e.Placement):
 		case r.evicted[e.Placement], r.t.snapshot.Job(e.Slot.JobName()).Record.GetSpec().GetStartOnce(): // which would be its end
 		case r.evictions.Now.Sub(e.GetTime().AsTime()) < r.evictions.MinRun:
 			barred[0] = append(barred[0], v)
@@ -178,6 +180,10 @@ func (r *Round) evictOn(q *Request, node int) *Eviction {
 	cheap := spare(r.t, q, view, able, func(a, b victim) int { return cmp.Compare(b.work, a.work) })
 	if cmp.Or(cmp.Compare(cheap.highest, few.highest), cmp.Compare(len(cheap.victims), len(few.victims)), cmp.Compare(cheap.work, few.work)) < 0 {
 		few = cheap
+	}
+	if below > q.Precedence && !r.due(q, few.victims) {
+		r.rigid.short++
+		return nil
 	}
 	few.node = node
 	return few
@@ -234,7 +240,7 @@ func (r *Round) ClaimEvicting(job *cellstate.Job, need reconcile.Need, e *Evicti
 	for _, v := range after.victims {
 		claim.Victims = append(claim.Victims, &ohmv1.Victim{Slot: v.Slot.Proto(), Attempt: v.GetAttempt(), Txn: v.GetTxn()})
 	}
-	k := taken{candidate: e.node, job: job, rules: q.rules, before: before, evicts: true, cost: e.view.cost(after.grown(before))}
+	k := taken{candidate: e.node, job: job, rules: q.rules, before: before, evicts: true, group: need.Group, cost: e.view.cost(after.grown(before))}
 	k.cost.ports = claim.Ports
 	if r.evicted == nil {
 		r.evicted, r.giving = map[*cellstate.Placement]bool{}, map[int]*giving{}

@@ -188,7 +188,7 @@ func (r *Round) givesWay(q *Request, i int) string {
 		return "nothing: room is reserved here for another"
 	}
 	r.rigid = rigid{}
-	e := r.evictOn(q, i)
+	e := r.evictOn(q, i, q.Precedence)
 	switch {
 	case e == nil && r.rigid.young > 0:
 		return fmt.Sprintf("nothing: what is of lower precedence has not run for %v", r.evictions.MinRun)

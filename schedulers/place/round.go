@@ -21,10 +21,12 @@ type Round struct {
 	taken    []taken
 	load     *Load // of the job at work; nil: none
 
+	work      []schedulers.Work              // of the call
 	evictions schedulers.Evictions           // what may be evicted still
 	giving    map[int]*giving                // by candidate: what gives way for the job at work
 	evicted   map[*cellstate.Placement]bool  // in this round
 	budgets   map[budgetOf]*cellstate.Budget // with what this round has spent
+	holds     map[string]cellstate.Amounts   // what namespaces hold beyond the snapshot, as of the last eviction that was sought
 	rigid     rigid                          // why nothing gave way when that was last asked
 
 	decisions []schedulers.Decision // for the log, those of jobs that got no node included
@@ -45,6 +47,7 @@ type group struct {
 type taken struct {
 	candidate int
 	job       *cellstate.Job
+	group     *ohmv1.Group
 	cost      cost
 	victims   []*cellstate.Placement // that give way for no other claim
 	before    *giving                // of the candidate, before the claim; nil: none
@@ -83,7 +86,7 @@ func (t *Table) begin(in schedulers.Input) *Round {
 	t.follow(in.Snapshot)
 	t.bar(in.InFlight)
 	t.reservations(in.Now)
-	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}, evictions: in.Evictions, decisions: make([]schedulers.Decision, 0, len(in.Work))}
+	r := &Round{t: t, home: in.Home, seed: in.Seed, requests: map[group]*Request{}, work: in.Work, evictions: in.Evictions, decisions: make([]schedulers.Decision, 0, len(in.Work))}
 	for _, w := range in.Work {
 		if len(w.Needs) > 0 && len(w.Needs[0].BusyPorts) > 0 {
 			if r.busy == nil {
@@ -187,7 +190,7 @@ func (r *Round) Claim(job *cellstate.Job, need reconcile.Need, node int) cellsta
 
 func (r *Round) claimed(job *cellstate.Job, need reconcile.Need, node int, claim cellstate.Claim) {
 	q := r.Request(job, need.Group)
-	r.lay(taken{candidate: node, job: job, rules: q.rules, cost: q.cost(claim.GPUs, claim.Ports)})
+	r.lay(taken{candidate: node, job: job, group: need.Group, rules: q.rules, cost: q.cost(claim.GPUs, claim.Ports)})
 }
 
 // claim is a claim of c for a slot: c has room for it.

@@ -803,6 +803,7 @@ type SetQuotaRequest struct {
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Limit         *Amounts               `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Weight        int32                  `protobuf:"varint,70,opt,name=weight,proto3" json:"weight,omitempty"` // of a namespace; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +857,13 @@ func (x *SetQuotaRequest) GetLimit() *Amounts {
 		return x.Limit
 	}
 	return nil
+}
+
+func (x *SetQuotaRequest) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
 }
 
 type DeleteQuotaRequest struct {
@@ -955,7 +963,8 @@ type QuotaView struct {
 	Granted       *Amounts               `protobuf:"bytes,4,opt,name=granted,proto3" json:"granted,omitempty"` // to all instances
 	Used          *Amounts               `protobuf:"bytes,5,opt,name=used,proto3" json:"used,omitempty"`
 	Shares        []*ShareView           `protobuf:"bytes,6,rep,name=shares,proto3" json:"shares,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"` // absent: it has neither a quota nor a weight of its own
+	Fair          *FairShare             `protobuf:"bytes,70,opt,name=fair,proto3" json:"fair,omitempty"`  // of a namespace, while any has a weight
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,6 +1048,139 @@ func (x *QuotaView) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *QuotaView) GetFair() *FairShare {
+	if x != nil {
+		return x.Fair
+	}
+	return nil
+}
+
+// FairShare is how a namespace stands among those that share the cell by weights. Parts of the
+// cell are from 0 to 1.
+type FairShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Weight        int32                  `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	Share         float64                `protobuf:"fixed64,3,opt,name=share,proto3" json:"share,omitempty"`       // that its tasks hold, in the dimension of which they hold most
+	Dimension     string                 `protobuf:"bytes,4,opt,name=dimension,proto3" json:"dimension,omitempty"` // that one; empty: they hold nothing
+	Due           float64                `protobuf:"fixed64,5,opt,name=due,proto3" json:"due,omitempty"`
+	Borrowed      float64                `protobuf:"fixed64,6,opt,name=borrowed,proto3" json:"borrowed,omitempty"` // that it holds beyond
+	Average       float64                `protobuf:"fixed64,7,opt,name=average,proto3" json:"average,omitempty"`   // of what it held of late
+	Position      int32                  `protobuf:"varint,8,opt,name=position,proto3" json:"position,omitempty"`  // among namespaces with work, 1: its task is tried first; 0: it has none
+	Of            int32                  `protobuf:"varint,9,opt,name=of,proto3" json:"of,omitempty"`              // those with work
+	Code          string                 `protobuf:"bytes,10,opt,name=code,proto3" json:"code,omitempty"`          // BelowDue | AtDue | Borrowing
+	Text          string                 `protobuf:"bytes,11,opt,name=text,proto3" json:"text,omitempty"`          // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FairShare) Reset() {
+	*x = FairShare{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FairShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FairShare) ProtoMessage() {}
+
+func (x *FairShare) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FairShare.ProtoReflect.Descriptor instead.
+func (*FairShare) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *FairShare) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *FairShare) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *FairShare) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *FairShare) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *FairShare) GetDue() float64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *FairShare) GetBorrowed() float64 {
+	if x != nil {
+		return x.Borrowed
+	}
+	return 0
+}
+
+func (x *FairShare) GetAverage() float64 {
+	if x != nil {
+		return x.Average
+	}
+	return 0
+}
+
+func (x *FairShare) GetPosition() int32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *FairShare) GetOf() int32 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *FairShare) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *FairShare) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type ShareView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Scheduler     string                 `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
@@ -1053,7 +1195,7 @@ type ShareView struct {
 
 func (x *ShareView) Reset() {
 	*x = ShareView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	mi := &file_ohm_v1_cell_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1207,7 @@ func (x *ShareView) String() string {
 func (*ShareView) ProtoMessage() {}
 
 func (x *ShareView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[17]
+	mi := &file_ohm_v1_cell_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1220,7 @@ func (x *ShareView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareView.ProtoReflect.Descriptor instead.
 func (*ShareView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ShareView) GetScheduler() string {
@@ -1123,134 +1265,6 @@ func (x *ShareView) GetWanted() *Amounts {
 	return nil
 }
 
-type PlanMovesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`    // to be spread again; empty: the whole cell, to be defragmented
-	Most          int32                  `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"` // moves; 0: 100
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PlanMovesRequest) Reset() {
-	*x = PlanMovesRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PlanMovesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PlanMovesRequest) ProtoMessage() {}
-
-func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
-func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *PlanMovesRequest) GetNamespace() string {
-	if x != nil {
-		return x.Namespace
-	}
-	return ""
-}
-
-func (x *PlanMovesRequest) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *PlanMovesRequest) GetMost() int32 {
-	if x != nil {
-		return x.Most
-	}
-	return 0
-}
-
-type PlanMovesResponse struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Moves            []*MoveStep            `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"` // in an order in which each is valid
-	Before           *MovesGain             `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
-	After            *MovesGain             `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	SnapshotRevision int64                  `protobuf:"varint,4,opt,name=snapshot_revision,json=snapshotRevision,proto3" json:"snapshot_revision,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *PlanMovesResponse) Reset() {
-	*x = PlanMovesResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PlanMovesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PlanMovesResponse) ProtoMessage() {}
-
-func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
-func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *PlanMovesResponse) GetMoves() []*MoveStep {
-	if x != nil {
-		return x.Moves
-	}
-	return nil
-}
-
-func (x *PlanMovesResponse) GetBefore() *MovesGain {
-	if x != nil {
-		return x.Before
-	}
-	return nil
-}
-
-func (x *PlanMovesResponse) GetAfter() *MovesGain {
-	if x != nil {
-		return x.After
-	}
-	return nil
-}
-
-func (x *PlanMovesResponse) GetSnapshotRevision() int64 {
-	if x != nil {
-		return x.SnapshotRevision
-	}
-	return 0
-}
-
 type ExplainResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Namespace        string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1266,13 +1280,14 @@ type ExplainResponse struct {
 	Tasks            []*TaskView            `protobuf:"bytes,11,rep,name=tasks,proto3" json:"tasks,omitempty"`         // that failed, newest first
 	Holds            []*Hold                `protobuf:"bytes,12,rep,name=holds,proto3" json:"holds,omitempty"`         // room that is held for its tasks
 	Usage            []*TaskStats           `protobuf:"bytes,20,rep,name=usage,proto3" json:"usage,omitempty"`         // of its running tasks, as far as their agents have answered
+	Fair             *FairShare             `protobuf:"bytes,70,opt,name=fair,proto3" json:"fair,omitempty"`           // of its namespace, while any has a weight
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1299,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1312,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainResponse) GetNamespace() string {
@@ -1391,6 +1406,13 @@ func (x *ExplainResponse) GetUsage() []*TaskStats {
 	return nil
 }
 
+func (x *ExplainResponse) GetFair() *FairShare {
+	if x != nil {
+		return x.Fair
+	}
+	return nil
+}
+
 type ExplainNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1402,7 +1424,7 @@ type ExplainNodeRequest struct {
 
 func (x *ExplainNodeRequest) Reset() {
 	*x = ExplainNodeRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1436,7 @@ func (x *ExplainNodeRequest) String() string {
 func (*ExplainNodeRequest) ProtoMessage() {}
 
 func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1449,7 @@ func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
 func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainNodeRequest) GetNamespace() string {
@@ -1464,7 +1486,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1498,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1511,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -1536,7 +1558,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1570,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1583,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -1594,7 +1616,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1628,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1641,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -1740,7 +1762,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1774,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1787,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -1812,7 +1834,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1846,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1859,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -1864,7 +1886,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +1898,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +1911,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -1969,7 +1991,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2003,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2016,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -2047,7 +2069,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2081,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2094,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 type AuditResponse struct {
@@ -2089,7 +2111,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2123,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2136,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -2171,7 +2193,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2205,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2218,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -2287,15 +2309,16 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x06quotas\x18\x01 \x03(\v2\x11.ohm.v1.QuotaViewR\x06quotas\"9\n" +
 	"\x0fGetQuotaRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"`\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"x\n" +
 	"\x0fSetQuotaRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
-	"\x05limit\x18\x03 \x01(\v2\x0f.ohm.v1.AmountsR\x05limit\"<\n" +
+	"\x05limit\x18\x03 \x01(\v2\x0f.ohm.v1.AmountsR\x05limit\x12\x16\n" +
+	"\x06weight\x18F \x01(\x05R\x06weight\"<\n" +
 	"\x12DeleteQuotaRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x15\n" +
-	"\x13DeleteQuotaResponse\"\x87\x02\n" +
+	"\x13DeleteQuotaResponse\"\xae\x02\n" +
 	"\tQuotaView\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
@@ -2303,23 +2326,28 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\agranted\x18\x04 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12#\n" +
 	"\x04used\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\x04used\x12)\n" +
 	"\x06shares\x18\x06 \x03(\v2\x11.ohm.v1.ShareViewR\x06shares\x120\n" +
-	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd4\x01\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12%\n" +
+	"\x04fair\x18F \x01(\v2\x11.ohm.v1.FairShareR\x04fair\"\x91\x02\n" +
+	"\tFairShare\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x05R\x06weight\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\x01R\x05share\x12\x1c\n" +
+	"\tdimension\x18\x04 \x01(\tR\tdimension\x12\x10\n" +
+	"\x03due\x18\x05 \x01(\x01R\x03due\x12\x1a\n" +
+	"\bborrowed\x18\x06 \x01(\x01R\bborrowed\x12\x18\n" +
+	"\aaverage\x18\a \x01(\x01R\aaverage\x12\x1a\n" +
+	"\bposition\x18\b \x01(\x05R\bposition\x12\x0e\n" +
+	"\x02of\x18\t \x01(\x05R\x02of\x12\x12\n" +
+	"\x04code\x18\n" +
+	" \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\v \x01(\tR\x04text\"\xd4\x01\n" +
 	"\tShareView\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12)\n" +
 	"\agranted\x18\x04 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12#\n" +
 	"\x04used\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\x04used\x12'\n" +
-	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"V\n" +
-	"\x10PlanMovesRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
-	"\x04most\x18\x03 \x01(\x05R\x04most\"\xbc\x01\n" +
-	"\x11PlanMovesResponse\x12&\n" +
-	"\x05moves\x18\x01 \x03(\v2\x10.ohm.v1.MoveStepR\x05moves\x12)\n" +
-	"\x06before\x18\x02 \x01(\v2\x11.ohm.v1.MovesGainR\x06before\x12'\n" +
-	"\x05after\x18\x03 \x01(\v2\x11.ohm.v1.MovesGainR\x05after\x12+\n" +
-	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"\xec\x03\n" +
+	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"\x93\x04\n" +
 	"\x0fExplainResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -2334,7 +2362,8 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	" \x03(\v2\x14.ohm.v1.ConflictViewR\tconflicts\x12&\n" +
 	"\x05tasks\x18\v \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\x12\"\n" +
 	"\x05holds\x18\f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12'\n" +
-	"\x05usage\x18\x14 \x03(\v2\x11.ohm.v1.TaskStatsR\x05usage\"X\n" +
+	"\x05usage\x18\x14 \x03(\v2\x11.ohm.v1.TaskStatsR\x05usage\x12%\n" +
+	"\x04fair\x18F \x01(\v2\x11.ohm.v1.FairShareR\x04fair\"X\n" +
 	"\x12ExplainNodeRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -2417,7 +2446,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"ListQuotas\x12\x19.ohm.v1.ListQuotasRequest\x1a\x1a.ohm.v1.ListQuotasResponse\x126\n" +
 	"\bGetQuota\x12\x17.ohm.v1.GetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x126\n" +
 	"\bSetQuota\x12\x17.ohm.v1.SetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x12F\n" +
-	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xb2\x03\n" +
+	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xf0\x02\n" +
 	"\aInsight\x129\n" +
 	"\aExplain\x12\x15.ohm.v1.GetJobRequest\x1a\x17.ohm.v1.ExplainResponse\x12=\n" +
 	"\vExplainNode\x12\x1a.ohm.v1.ExplainNodeRequest\x1a\x12.ohm.v1.NodeAnswer\x125\n" +
@@ -2425,8 +2454,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"ExplainTxn\x12\x15.ohm.v1.GetTxnRequest\x1a\x10.ohm.v1.Decision\x12L\n" +
 	"\rListConflicts\x12\x1c.ohm.v1.ListConflictsRequest\x1a\x1d.ohm.v1.ListConflictsResponse\x120\n" +
 	"\x06GetTxn\x12\x15.ohm.v1.GetTxnRequest\x1a\x0f.ohm.v1.TxnView\x124\n" +
-	"\x05Audit\x12\x14.ohm.v1.AuditRequest\x1a\x15.ohm.v1.AuditResponse\x12@\n" +
-	"\tPlanMoves\x12\x18.ohm.v1.PlanMovesRequest\x1a\x19.ohm.v1.PlanMovesResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
+	"\x05Audit\x12\x14.ohm.v1.AuditRequest\x1a\x15.ohm.v1.AuditResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
 	file_ohm_v1_cell_proto_rawDescOnce sync.Once
@@ -2440,7 +2468,7 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
@@ -2459,99 +2487,93 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*DeleteQuotaRequest)(nil),     // 14: ohm.v1.DeleteQuotaRequest
 	(*DeleteQuotaResponse)(nil),    // 15: ohm.v1.DeleteQuotaResponse
 	(*QuotaView)(nil),              // 16: ohm.v1.QuotaView
-	(*ShareView)(nil),              // 17: ohm.v1.ShareView
-	(*PlanMovesRequest)(nil),       // 18: ohm.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 19: ohm.v1.PlanMovesResponse
-	(*ExplainResponse)(nil),        // 20: ohm.v1.ExplainResponse
-	(*ExplainNodeRequest)(nil),     // 21: ohm.v1.ExplainNodeRequest
-	(*ListConflictsRequest)(nil),   // 22: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 23: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 24: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 25: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 26: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 27: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 28: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 29: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 30: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 31: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
-	(*Amounts)(nil),                // 33: ohm.v1.Amounts
-	(*MoveStep)(nil),               // 34: ohm.v1.MoveStep
-	(*MovesGain)(nil),              // 35: ohm.v1.MovesGain
-	(*GroupWaiting)(nil),           // 36: ohm.v1.GroupWaiting
-	(*TaskView)(nil),               // 37: ohm.v1.TaskView
-	(*Hold)(nil),                   // 38: ohm.v1.Hold
-	(*TaskStats)(nil),              // 39: ohm.v1.TaskStats
-	(*GetJobRequest)(nil),          // 40: ohm.v1.GetJobRequest
-	(*NodeAnswer)(nil),             // 41: ohm.v1.NodeAnswer
-	(*Decision)(nil),               // 42: ohm.v1.Decision
+	(*FairShare)(nil),              // 17: ohm.v1.FairShare
+	(*ShareView)(nil),              // 18: ohm.v1.ShareView
+	(*ExplainResponse)(nil),        // 19: ohm.v1.ExplainResponse
+	(*ExplainNodeRequest)(nil),     // 20: ohm.v1.ExplainNodeRequest
+	(*ListConflictsRequest)(nil),   // 21: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 22: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 23: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 24: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 25: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 26: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 27: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 28: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 29: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 30: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
+	(*Amounts)(nil),                // 32: ohm.v1.Amounts
+	(*GroupWaiting)(nil),           // 33: ohm.v1.GroupWaiting
+	(*TaskView)(nil),               // 34: ohm.v1.TaskView
+	(*Hold)(nil),                   // 35: ohm.v1.Hold
+	(*TaskStats)(nil),              // 36: ohm.v1.TaskStats
+	(*GetJobRequest)(nil),          // 37: ohm.v1.GetJobRequest
+	(*NodeAnswer)(nil),             // 38: ohm.v1.NodeAnswer
+	(*Decision)(nil),               // 39: ohm.v1.Decision
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
 	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	32, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	31, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
 	16, // 3: ohm.v1.ListQuotasResponse.quotas:type_name -> ohm.v1.QuotaView
-	33, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
-	33, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
-	33, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
-	33, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
-	17, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
-	32, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
-	33, // 10: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
-	33, // 11: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
-	33, // 12: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
-	34, // 13: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
-	35, // 14: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
-	35, // 15: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
-	36, // 16: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	32, // 17: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	24, // 18: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
-	37, // 19: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	38, // 20: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
-	39, // 21: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
-	24, // 22: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	32, // 23: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	25, // 24: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	25, // 25: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	32, // 26: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	28, // 27: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	24, // 28: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	31, // 29: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 30: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	7,  // 31: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	2,  // 32: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
-	5,  // 33: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
-	10, // 34: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
-	12, // 35: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
-	13, // 36: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
-	14, // 37: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
-	40, // 38: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	21, // 39: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
-	26, // 40: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
-	22, // 41: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	26, // 42: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	29, // 43: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	18, // 44: ohm.v1.Insight.PlanMoves:input_type -> ohm.v1.PlanMovesRequest
-	1,  // 45: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 46: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 47: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 48: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	11, // 49: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
-	16, // 50: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
-	16, // 51: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
-	15, // 52: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
-	20, // 53: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	41, // 54: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
-	42, // 55: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
-	23, // 56: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	27, // 57: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	30, // 58: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	19, // 59: ohm.v1.Insight.PlanMoves:output_type -> ohm.v1.PlanMovesResponse
-	45, // [45:60] is the sub-list for method output_type
-	30, // [30:45] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	32, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
+	32, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
+	32, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
+	32, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
+	18, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
+	31, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
+	17, // 10: ohm.v1.QuotaView.fair:type_name -> ohm.v1.FairShare
+	32, // 11: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
+	32, // 12: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
+	32, // 13: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
+	33, // 14: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
+	31, // 15: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	23, // 16: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	34, // 17: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
+	35, // 18: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
+	36, // 19: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
+	17, // 20: ohm.v1.ExplainResponse.fair:type_name -> ohm.v1.FairShare
+	23, // 21: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	31, // 22: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	24, // 23: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	24, // 24: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	31, // 25: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	27, // 26: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	23, // 27: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	30, // 28: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 29: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 30: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 31: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 32: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	10, // 33: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
+	12, // 34: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
+	13, // 35: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
+	14, // 36: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
+	37, // 37: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	20, // 38: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
+	25, // 39: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
+	21, // 40: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	25, // 41: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	28, // 42: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	1,  // 43: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 44: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 45: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 46: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	11, // 47: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
+	16, // 48: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
+	16, // 49: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
+	15, // 50: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
+	19, // 51: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	38, // 52: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
+	39, // 53: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
+	22, // 54: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	26, // 55: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	29, // 56: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	43, // [43:57] is the sub-list for method output_type
+	29, // [29:43] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }
@@ -2568,7 +2590,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -4684,6 +4684,7 @@ type Meta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         string                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Averages      []*Average             `protobuf:"bytes,70,rep,name=averages,proto3" json:"averages,omitempty"` // of the record meta/averages
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4732,6 +4733,67 @@ func (x *Meta) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Meta) GetAverages() []*Average {
+	if x != nil {
+		return x.Averages
+	}
+	return nil
+}
+
+// Average is what a namespace has held of the cell of late: its dominant share, 0 to 1, as an
+// average over time in which the past counts half as much for each half-life.
+type Average struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Share         float64                `protobuf:"fixed64,2,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Average) Reset() {
+	*x = Average{}
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Average) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Average) ProtoMessage() {}
+
+func (x *Average) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Average.ProtoReflect.Descriptor instead.
+func (*Average) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *Average) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Average) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
 // Amounts are sums over many tasks, as a quota counts them. What is absent from a limit
 // is not limited; what is absent elsewhere is nothing.
 type Amounts struct {
@@ -4746,7 +4808,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +4820,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +4833,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -4810,13 +4872,14 @@ type Quota struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Limit         *Amounts               `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	Weight        int32                  `protobuf:"varint,70,opt,name=weight,proto3" json:"weight,omitempty"` // of a namespace among those that share the cell; 0: none is set, which counts as 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4828,7 +4891,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4841,7 +4904,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Quota) GetKind() string {
@@ -4872,6 +4935,13 @@ func (x *Quota) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Quota) GetWeight() int32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
 // Share is the record shares/<kind>/<name>/<scheduler>/<instance>: the part of a quota
 // that one scheduler instance may spend.
 type Share struct {
@@ -4894,7 +4964,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4906,7 +4976,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4919,7 +4989,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Share) GetKind() string {
@@ -5438,10 +5508,14 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x11snapshot_revision\x18\x06 \x01(\x03R\x10snapshotRevision\x12.\n" +
 	"\x04time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12,\n" +
 	"\x06groups\x18\b \x03(\v2\x14.ohm.v1.GroupWaitingR\x06groups\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessage\"L\n" +
+	"\amessage\x18\t \x01(\tR\amessage\"y\n" +
 	"\x04Meta\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\tR\x05value\x12.\n" +
-	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xd5\x01\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12+\n" +
+	"\baverages\x18F \x03(\v2\x0f.ohm.v1.AverageR\baverages\"=\n" +
+	"\aAverage\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05share\x18\x02 \x01(\x01R\x05share\"\xd5\x01\n" +
 	"\aAmounts\x12 \n" +
 	"\tcpu_milli\x18\x01 \x01(\x03H\x00R\bcpuMilli\x88\x01\x01\x12&\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03H\x01R\vmemoryBytes\x88\x01\x01\x12\"\n" +
@@ -5453,12 +5527,13 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\r_memory_bytesB\r\n" +
 	"\v_disk_bytesB\f\n" +
 	"\n" +
-	"_gpu_milli\"\x86\x01\n" +
+	"_gpu_milli\"\x9e\x01\n" +
 	"\x05Quota\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
 	"\x05limit\x18\x03 \x01(\v2\x0f.ohm.v1.AmountsR\x05limit\x12.\n" +
-	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xac\x02\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
+	"\x06weight\x18F \x01(\x05R\x06weight\"\xac\x02\n" +
 	"\x05Share\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -5513,7 +5588,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -5570,61 +5645,62 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*GroupWaiting)(nil),          // 52: ohm.v1.GroupWaiting
 	(*Waiting)(nil),               // 53: ohm.v1.Waiting
 	(*Meta)(nil),                  // 54: ohm.v1.Meta
-	(*Amounts)(nil),               // 55: ohm.v1.Amounts
-	(*Quota)(nil),                 // 56: ohm.v1.Quota
-	(*Share)(nil),                 // 57: ohm.v1.Share
-	nil,                           // 58: ohm.v1.Container.EnvEntry
-	nil,                           // 59: ohm.v1.Group.EnvEntry
-	nil,                           // 60: ohm.v1.Selector.LabelsEntry
-	nil,                           // 61: ohm.v1.Spread.SharesEntry
-	nil,                           // 62: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 63: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 64: ohm.v1.Node.AttributesEntry
-	nil,                           // 65: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
+	(*Average)(nil),               // 55: ohm.v1.Average
+	(*Amounts)(nil),               // 56: ohm.v1.Amounts
+	(*Quota)(nil),                 // 57: ohm.v1.Quota
+	(*Share)(nil),                 // 58: ohm.v1.Share
+	nil,                           // 59: ohm.v1.Container.EnvEntry
+	nil,                           // 60: ohm.v1.Group.EnvEntry
+	nil,                           // 61: ohm.v1.Selector.LabelsEntry
+	nil,                           // 62: ohm.v1.Spread.SharesEntry
+	nil,                           // 63: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 64: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 65: ohm.v1.Node.AttributesEntry
+	nil,                           // 66: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	58,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	59,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	59,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	60,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	66,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	67,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	60,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	61,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	61,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	62,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	66,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	66,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	66,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	66,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	66,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	66,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	66,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	66,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	67,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	67,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	67,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	67,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	67,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	67,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	67,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	67,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
 	27,  // 33: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
 	27,  // 34: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
-	66,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
-	66,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
-	62,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	67,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
+	67,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
+	63,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	23,  // 38: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	66,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	67,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	24,  // 40: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	14,  // 41: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	25,  // 42: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
@@ -5633,14 +5709,14 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	30,  // 45: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
 	29,  // 46: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
 	33,  // 47: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	67,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	67,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	63,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	68,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	68,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	64,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
 	35,  // 51: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
-	67,  // 52: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	68,  // 52: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
 	31,  // 53: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
 	34,  // 54: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	67,  // 55: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	68,  // 55: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
 	35,  // 56: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
 	35,  // 57: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
 	4,   // 58: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
@@ -5648,57 +5724,58 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	8,   // 60: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
 	2,   // 61: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
 	37,  // 62: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	67,  // 63: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	68,  // 63: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
 	36,  // 64: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	67,  // 65: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	68,  // 65: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
 	39,  // 66: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
 	35,  // 67: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
 	3,   // 68: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	67,  // 69: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	67,  // 70: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	68,  // 69: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	68,  // 70: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
 	38,  // 71: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
 	40,  // 72: ohm.v1.Ended.status:type_name -> ohm.v1.Status
 	4,   // 73: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
 	5,   // 74: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	64,  // 75: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	65,  // 75: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
 	36,  // 76: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
 	9,   // 77: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	65,  // 78: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	66,  // 78: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
 	36,  // 79: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	67,  // 80: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	67,  // 81: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	67,  // 82: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	67,  // 83: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	68,  // 80: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	68,  // 81: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	68,  // 82: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	68,  // 83: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
 	4,   // 84: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
 	6,   // 85: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	67,  // 86: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	68,  // 86: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
 	36,  // 87: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
 	35,  // 88: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
 	8,   // 89: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	67,  // 90: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	68,  // 90: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
 	35,  // 91: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
 	35,  // 92: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	67,  // 93: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	68,  // 93: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
 	35,  // 94: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
 	48,  // 95: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
 	48,  // 96: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	67,  // 97: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	67,  // 98: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	68,  // 97: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	68,  // 98: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
 	51,  // 99: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	67,  // 100: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
-	67,  // 101: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	68,  // 100: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	68,  // 101: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
 	52,  // 102: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	67,  // 103: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	55,  // 104: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	67,  // 105: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	55,  // 106: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	55,  // 107: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	55,  // 108: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	109, // [109:109] is the sub-list for method output_type
-	109, // [109:109] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	68,  // 103: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	55,  // 104: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
+	56,  // 105: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	68,  // 106: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	56,  // 107: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	56,  // 108: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	56,  // 109: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	110, // [110:110] is the sub-list for method output_type
+	110, // [110:110] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -5708,14 +5785,14 @@ func file_ohm_v1_records_proto_init() {
 	}
 	file_ohm_v1_records_proto_msgTypes[25].OneofWrappers = []any{}
 	file_ohm_v1_records_proto_msgTypes[46].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[51].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
