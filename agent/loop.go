@@ -391,7 +391,7 @@ func (l *loop) report(e *entry, s *ohmv1.Status, now time.Time) {
 	}
 	if old := e.reported; old != nil {
 		again := task.Ended(s.GetState()) && now.Sub(e.reportedAt) >= l.Repeat
-		if s.GetState() < old.GetState() || proto.Equal(old, s) && !again {
+		if task.Order(s.GetState()) < task.Order(old.GetState()) || proto.Equal(old, s) && !again {
 			return // states only move forward
 		}
 	}

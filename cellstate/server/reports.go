@@ -98,12 +98,12 @@ func (r *reports) keep(of attempt, this *ohmv1.Status, newer bool, now time.Time
 		was = r.calm[of]
 	}
 	if was != nil {
-		a, b := was.GetState(), this.GetState()
+		a, b := task.Order(was.GetState()), task.Order(this.GetState())
 		if a > b || a == b && (!newer || task.Ended(a)) {
 			return
 		}
 	}
-	if r.busy && !urgent && this.GetState() <= task.Running && this.GetMessage() == "" {
+	if r.busy && !urgent && task.Order(this.GetState()) <= task.Running && this.GetMessage() == "" {
 		if len(r.calm) == 0 {
 			r.since = now
 		}
@@ -243,7 +243,7 @@ func reportWrite(s *cellstate.Snapshot, of attempt, said *ohmv1.Status, now time
 			status.Ended = timestamppb.New(now)
 		}
 		return cellstate.Write{Records: cellstate.ReleaseRecords(t, status)}, true
-	case !task.Forward(was, status.GetState()) && was != status.GetState(),
+	case task.Order(status.GetState()) < task.Order(was),
 		t.Status == nil && status.GetState() == task.Assigned && status.GetMessage() == "", // says no more than the placement
 		t.Status != nil && proto.Equal(t.Status, status):
 		return w, false

@@ -76,7 +76,7 @@ func only(c *ohmv1.Constraint) string {
 	return c.GetValues()[0]
 }
 
-// Name is the operator as a job file has it.
+// Name is the operator as a job file has it; empty: it is of a later release.
 func Name(op ohmv1.Operator) string {
 	switch op {
 	case ohmv1.Operator_OPERATOR_IN:

@@ -27,11 +27,17 @@ const (
 	Lost      = ohmv1.TaskState_TASK_STATE_LOST      // its node went away; how it ended is not known
 )
 
-// Ended says whether s is an end state.
-func Ended(s State) bool { return s >= Succeeded }
+// Order is s as it is compared with others. Of a state that only a later release knows, no
+// more is said than that the task is there: it counts as Running, so that nothing replaces it.
+func Order(s State) State {
+	if s < Unknown || s > Lost {
+		return Running
+	}
+	return s
+}
 
-// Forward says whether a task may go from one state to the other.
-func Forward(from, to State) bool { return to > from && !Ended(from) }
+// Ended says whether s is an end state.
+func Ended(s State) bool { return Order(s) >= Succeeded }
 
 // Name is s as people and JSON see it: "Running".
 func Name(s State) string {

@@ -23,6 +23,17 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 	for _, g := range d.spec.GetGroups() {
 		group(g.GetName())
 	}
+	if !known(d.spec) { // what is there, as nobody knows what should be
+		for _, g := range d.spec.GetGroups() {
+			group(g.GetName()).Count = g.GetCount()
+		}
+		for _, t := range d.job.Tasks {
+			if t.Placement != nil {
+				d.countLive(group(t.Slot.Group), t)
+			}
+		}
+		return all
+	}
 	others := d.live // tasks that run without being wanted
 	for _, s := range d.slots {
 		c := group(s.Group)
@@ -70,7 +81,7 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 }
 
 func (d *judged) countLive(c *ohmv1.GroupCounts, t *cellstate.Task) {
-	state := t.Status.GetState()
+	state := task.Order(t.Status.GetState())
 	node := d.snapshot.Node(cellstate.NodeName(t.Placement.GetNode()))
 	switch {
 	case state >= task.Stopping || StopCause(d.job, t.Placement, node) != "":
@@ -98,6 +109,8 @@ func (d *judged) state(over string) string {
 		return Stopping
 	case over != "":
 		return over
+	case d.live == 0 && !known(d.spec):
+		return Pending
 	case len(d.slots) == 0: // of a service with count 0: all that is wanted is there
 		return Running
 	}
@@ -105,9 +118,11 @@ func (d *judged) state(over string) string {
 		return Running
 	}
 	for _, s := range d.slots {
-		if s.phase == live && s.task.Status.GetState() == task.Running || s.phase == kept && s.older.Status.GetState() == task.Running {
+		if s.phase == live && runs(s.task) || s.phase == kept && runs(s.older) {
 			return Running
 		}
 	}
 	return Pending
 }
+
+func runs(t *cellstate.Task) bool { return task.Order(t.Status.GetState()) == task.Running }

@@ -64,6 +64,19 @@ func TestJob(t *testing.T) {
 			needs: "0#1 1#1 2#1", state: "Pending", counts: "3: waiting 3",
 		},
 		{
+			name: "of a kind of a later release: held", cell: func(t *testing.T) *build { return newBuild(t, "quantum", 3) },
+			state: "Pending", counts: "3:",
+		},
+		{
+			name:  "of a kind of a later release: what runs is shown",
+			cell:  func(t *testing.T) *build { return newBuild(t, "quantum", 1).live(slot(1), 1, "n1", task.Running) },
+			state: "Running", counts: "1: running 1",
+		},
+		{
+			name: "a task in a state of a later release is there", cell: func(t *testing.T) *build { return newBuild(t, "batch", 1).live(slot(0), 1, "n1", 99) },
+			state: "Running", counts: "1: running 1",
+		},
+		{
 			name: "batch: a live slot needs nothing, also while it stops",
 			cell: func(t *testing.T) *build {
 				return newBuild(t, "batch", 4).live(slot(0), 1, "n1", task.Unknown).live(slot(1), 1, "n1", task.Running).live(slot(2), 1, "n1", task.Stopping)

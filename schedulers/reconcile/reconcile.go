@@ -136,7 +136,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 			d.live++
 		}
 	}
-	if j.Record == nil || j.Record.GetDone() != nil {
+	if j.Record == nil || j.Record.GetDone() != nil || !known(d.spec) {
 		return d
 	}
 	d.busy, d.busyTill = l.busyPorts(j, now)
@@ -181,6 +181,16 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 
 func slotOf(j *cellstate.Job, g *ohmv1.Group, index int) cellstate.Slot {
 	return cellstate.Slot{Namespace: j.Name.Namespace, Job: j.Name.Name, Group: g.GetName(), Index: index, Version: j.VersionOf(g.GetName())}
+}
+
+// known says whether this release knows what becomes of tasks of such a kind. A job of another
+// one is held: its tasks are left as a later release has them, and none is placed.
+func known(spec *ohmv1.JobSpec) bool {
+	switch spec.GetKind() {
+	case kindBatch, kindService, kindML, kindSystem:
+		return true
+	}
+	return false
 }
 
 func runsToEnd(spec *ohmv1.JobSpec) bool {

@@ -74,6 +74,8 @@ func (l Limits) message(d *judged, decision Decision) string {
 	switch {
 	case d.job.Record == nil:
 		return ""
+	case !known(d.spec):
+		return fmt.Sprintf("this release does not know jobs of kind %q: it places none of their tasks, and leaves those that run", d.spec.GetKind())
 	case decision.State == Failed, decision.State == Stopping && d.over() == Failed:
 		return d.whyFailed()
 	case decision.State == Stopping:

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/constraint"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -37,6 +38,8 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 	spec := j.Record.GetSpec()
 	group := j.Group(p.Slot.Group)
 	switch {
+	case !known(spec):
+		return ""
 	case group == nil:
 		return task.Stop
 	case spec.GetKind() != kindSystem && p.Slot.Index >= int(group.GetCount()):
@@ -71,10 +74,10 @@ func InTurn(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) bool {
 }
 
 // holdsAlways says whether a node satisfies those of a group's constraints that must hold
-// while its tasks run.
+// while its tasks run. What a constraint of a later release means is not known, and ends none.
 func holdsAlways(n *cellstate.Node, g *ohmv1.Group) bool {
 	for i, c := range g.GetConstraints() {
-		if c.GetAlways() {
+		if c.GetAlways() && constraint.Name(c.GetOp()) != "" {
 			if _, ok := cellstate.Matches(n, g.GetConstraints()[i:i+1]); !ok {
 				return false
 			}

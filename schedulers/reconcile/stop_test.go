@@ -42,6 +42,11 @@ func TestStopCause(t *testing.T) {
 		{"one that must always hold, and does", func(t *testing.T) *build {
 			return running(newBuild(t, "batch", 1, constraint(true))).intent(&ohmv1.Intent{Node: "n1", Labels: map[string]string{"zone": "a"}})
 		}, ""},
+		{"one that must always hold, of a later release", func(t *testing.T) *build {
+			return running(newBuild(t, "batch", 1, constraint(true), func(j *ohmv1.Job) { j.Spec.Groups[0].Constraints[0].Op = 99 }))
+		}, ""},
+		{"of a kind of a later release, which may count otherwise", func(t *testing.T) *build { return running(newBuild(t, "quantum", 0)).intent(drain) }, ""},
+		{"of a kind of a later release, stopped", func(t *testing.T) *build { return running(newBuild(t, "quantum", 1, stopped)) }, task.Stop},
 		{"ineligible keeps what it has", func(t *testing.T) *build {
 			return running(newBuild(t, "batch", 1)).intent(&ohmv1.Intent{Node: "n1", Ineligible: true})
 		}, ""},
