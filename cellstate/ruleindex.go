@@ -305,6 +305,19 @@ func (s *Snapshot) KeptOff(job *Job, g *ohmv1.Group) func(NodeName) bool {
 	}
 }
 
+// KeepsRules says whether the claims of a transaction, in order, are against no required rule
+// between tasks, each with those before it in place.
+func KeepsRules(s *Snapshot, txn *Txn) bool {
+	v := newValidator(s, 0)
+	for i := range txn.Claims {
+		if _, lost := v.judgeRules(txn, i); lost != nil {
+			return false
+		}
+		v.keep(&txn.Claims[i], 1)
+	}
+	return true
+}
+
 // selected are the jobs that may have tasks which a rule is about.
 func (s *Snapshot) selected(r *Rule) iter.Seq[*Job] {
 	return func(yield func(*Job) bool) {

@@ -36,6 +36,7 @@ type Rule struct {
 	Required  bool
 	MaxSkew   int              // of Spread
 	Shares    map[string]int32 // of Spread, by domain: weights; nil: the same for all
+	Gang      bool             // of Together: it is that of a gang, about all of its own tasks
 
 	id string
 }
@@ -45,7 +46,9 @@ func (r *Rule) ID() string { return r.id }
 
 // Rules are those of a group. Most have none.
 func Rules(spec *ohmv1.JobSpec, g *ohmv1.Group) []*Rule {
-	if len(g.GetAffinity()) == 0 && len(g.GetAntiAffinity()) == 0 && g.GetDistinct() == "" && g.GetSpread() == nil {
+	gang := spec.GetGang()
+	if len(g.GetAffinity()) == 0 && len(g.GetAntiAffinity()) == 0 && g.GetDistinct() == "" && g.GetSpread() == nil &&
+		gang.GetWithin() == "" && gang.GetPreferWithin() == "" {
 		return nil
 	}
 	var rules []*Rule
@@ -60,6 +63,12 @@ func Rules(spec *ohmv1.JobSpec, g *ohmv1.Group) []*Rule {
 	affinity := func(kind RuleKind, a *ohmv1.Affinity) {
 		to := a.GetTo()
 		add(&Rule{Kind: kind, Job: to.GetJob(), Labels: to.GetLabels(), Group: to.GetGroup(), Within: a.GetWithin(), Required: a.GetRequired()})
+	}
+	if label := gang.GetWithin(); label != "" {
+		add(&Rule{Kind: Together, Within: label, Required: true, Gang: true})
+	}
+	if label := gang.GetPreferWithin(); label != "" {
+		add(&Rule{Kind: Together, Within: label, Gang: true})
 	}
 	for _, a := range g.GetAffinity() {
 		affinity(Together, a)
@@ -128,6 +137,9 @@ func (r *Rule) fenced(spec *ohmv1.JobSpec) bool {
 func (r *Rule) Text() string {
 	if r.Kind == Spread {
 		return "spread over " + r.Within
+	}
+	if r.Gang {
+		return "its gang within " + r.Within
 	}
 	to := "job " + r.Job
 	if r.Job == "" {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
@@ -151,4 +152,57 @@ func TestMasterPortIsOwned(t *testing.T) {
 	if len(conflicts) != 1 || conflicts[0].Reason != cellstate.ReasonPort {
 		t.Errorf("the second master on %v: %v", h.Ports, conflicts)
 	}
+}
+
+// A gang that is to be within one rack is refused where it comes apart, and so is who comes
+// later or at the same time elsewhere.
+func TestGangWithinIsJudged(t *testing.T) {
+	store := memstore.New()
+	c := celltest.New(t, store)
+	for node, rack := range map[string]string{"a1": "a", "a2": "a", "b1": "b", "n": ""} {
+		n := celltest.Node{Name: node}
+		if rack != "" {
+			n.Attributes = map[string]string{"rack": rack}
+		}
+		c.Node(n)
+	}
+	group := func(name string, count int32) *ohmv1.Group {
+		return &ohmv1.Group{Name: name, Count: count, Resources: &ohmv1.Resources{CpuMilli: 1}}
+	}
+	name := c.Job(celltest.Job{Name: "g", Kind: "ml", Within: "rack", Groups: []*ohmv1.Group{group("z", 1), group("a", 3)}})
+	old := c.Snapshot()
+	txn := func(s *cellstate.Snapshot, nodes ...cellstate.NodeName) *cellstate.Txn {
+		var claims []cellstate.Claim
+		for i, node := range nodes {
+			slot := celltest.Slot(s, name, "a", i-1)
+			if i == 0 {
+				slot = celltest.Slot(s, name, "z", 0)
+			}
+			if node != "" {
+				claims = append(claims, celltest.Claim(s, slot, node))
+			}
+		}
+		return celltest.Txn(s, cellstate.Atomic, claims...)
+	}
+	refused := func(what string, s *cellstate.Snapshot, txn *cellstate.Txn) {
+		t.Helper()
+		_, conflicts := cellstate.Validate(s, txn)
+		if len(conflicts) == 0 || conflicts[0].Reason != cellstate.ReasonRule || conflicts[0].Dimension != "its gang within rack" {
+			t.Errorf("%s: %+v", what, conflicts)
+		}
+	}
+	refused("two racks", old, txn(old, "a1", "b1"))
+	refused("no rack", old, txn(old, "n"))
+	first, other := txn(old, "a1", "a2"), txn(old, "", "", "b1")
+	c.Commit(old, first)
+	s := c.Snapshot()
+	refused("another rack than those that live", s, txn(s, "", "", "b1"))
+	plan := cellstate.MakePlan(old, time.Now(), 100, []*cellstate.Txn{other}, all)
+	if _, err := store.Commit(t.Context(), plan.Writes...); err != nil {
+		t.Fatal(err)
+	}
+	if p := c.Snapshot().Job(name).Task(other.Claims[0].Slot); p != nil && p.Placement != nil {
+		t.Error("who does not know of the first came into another rack")
+	}
+	c.Commit(s, txn(s, "", "", "a1"))
 }

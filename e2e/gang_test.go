@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -43,4 +44,12 @@ groups:
 	d.ohm("run", one)
 	d.ohm("run", two, "--wait", "--timeout", patience.String())
 	d.ohm("run", one, "--wait", "--timeout", patience.String())
+
+	// The example of a gang that stays together waits for a node that has what it names.
+	d.ohm("run", "../examples/jobs/rack.yaml")
+	within(t, patience, "it waits for a zone", func() bool {
+		return strings.Contains(d.ohm("explain", "near"), "of 1 node 1 kept off by its gang within zone (0 of 3 tasks of the gang would fit; node localhost has no zone)")
+	})
+	d.ohm("node", "label", "localhost", "zone=a")
+	d.ohm("run", "../examples/jobs/rack.yaml", "--wait", "--timeout", patience.String())
 }

@@ -139,19 +139,7 @@ func (u *starving) able(s *cellstate.Snapshot) (nodes []*cellstate.Node) {
 // fillAll claims for the needs on nodes without what is gone, first come first served, on at
 // most so many nodes (0: any number). False if too few of them find room.
 func (u *starving) fillAll(s *cellstate.Snapshot, nodes []*cellstate.Node, gone func(*cellstate.Placement) bool, most int) bool {
-	u.on(s)
-	u.txn.Snapshot, u.txn.Claims = s.Revision(), nil
-	open, used := u.needs, 0
-	for _, n := range nodes {
-		left := u.fill(n.Without(gone, u.own), open)
-		if len(left) < len(open) {
-			open, used = left, used+1
-		}
-		if len(open) == 0 || most > 0 && used >= most {
-			break
-		}
-	}
-	return len(u.txn.Claims) >= u.least
+	return u.fillOne(s, nodes, most, func(n *cellstate.Node) *cellstate.Node { return n.Without(gone, u.own) })
 }
 
 // own says whether a hold does not keep the job off: it is a reservation for it.

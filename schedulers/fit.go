@@ -14,6 +14,10 @@ import (
 // on at most so many nodes (0: any number). False if too few needs find one. What needs no
 // more than one node has found none among those that are as they were.
 func (u *starving) fit(s, before *cellstate.Snapshot, taken map[cellstate.NodeName]bool, from uint64, most int) bool {
+	if u.within() != "" {
+		nodes := slices.DeleteFunc(slices.Collect(s.Nodes()), func(n *cellstate.Node) bool { return taken[n.Name] })
+		return u.fillOne(s, nodes, most, func(n *cellstate.Node) *cellstate.Node { return n })
+	}
 	u.on(s)
 	u.txn.Snapshot, u.txn.Claims = s.Revision(), nil
 	open := slices.Clone(u.needs)
@@ -71,7 +75,7 @@ func (u *starving) fill(n *cellstate.Node, needs []reconcile.Need) (left []recon
 		})
 		last := len(trial.Claims) - 1
 		_, conflicts := cellstate.Admit(n, &trial)
-		if len(conflicts) > 0 || len(trial.Claims[last].GPUs) < int(need.Group.GetGpus().GetCount()) {
+		if len(conflicts) > 0 || len(trial.Claims[last].GPUs) < int(need.Group.GetGpus().GetCount()) || !u.keepsRules(trial.Claims) {
 			trial.Claims = trial.Claims[:last]
 			full = need.Group
 			left = append(left, need)

@@ -20,6 +20,7 @@ type starving struct {
 
 	snapshot *cellstate.Snapshot // on which room is looked for; nil: rules between tasks are left out
 	kept     map[*ohmv1.Group]func(cellstate.NodeName) bool
+	ruled    *bool // its tasks have rules between each other
 }
 
 // on makes a snapshot the one on which room is looked for.

@@ -88,6 +88,7 @@ type Job struct {
 	Retries     int
 	MaxRuntime  time.Duration // 0: no limit
 	Gang        bool          // all tasks together
+	Within      string        // and within one domain of this label
 	Count       int           // default: 1; of a system job always 0
 	CPU         int64
 	Memory      int64
@@ -124,8 +125,8 @@ func (j Job) Proto() *ohmv1.JobSpec {
 	if j.MaxRuntime > 0 {
 		spec.MaxRuntime = durationpb.New(j.MaxRuntime)
 	}
-	if j.Gang {
-		spec.Gang = &ohmv1.Gang{OnTimeout: "wait"}
+	if j.Gang || j.Within != "" {
+		spec.Gang = &ohmv1.Gang{OnTimeout: "wait", Within: j.Within}
 	}
 	if len(spec.Groups) == 0 {
 		g := &ohmv1.Group{

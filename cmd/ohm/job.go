@@ -117,6 +117,12 @@ func storedJob(p *printer, j *ohmv1.Job) {
 		if g.Min > 0 {
 			gang = fmt.Sprintf("at least %d tasks together", g.Min)
 		}
+		if g.Within != "" {
+			gang += " within one " + g.Within
+		}
+		if g.PreferWithin != "" {
+			gang += ", best within one " + g.PreferWithin
+		}
 		if g.Timeout != nil {
 			gang += fmt.Sprintf("; after %s: %s", span(g.Timeout.AsDuration()), g.OnTimeout)
 		}

@@ -102,6 +102,10 @@ func gangFields() []field[ohmv1.Gang] {
 			}},
 		{name: "timeout", form: "duration", preset: "none; required with `onTimeout: fail`", meaning: "How long the gang waits for its nodes.",
 			read: func(r *reader, at place, v ast.Node, g *gang) { g.Timeout = r.duration(at, v) }},
+		{name: "within", form: "`node`, or a label or attribute", preset: "anywhere", meaning: "All tasks are on nodes with the same value of it, such as one rack: the gang waits rather than come apart, and its nodes have it. See [gangs.md](gangs.md).", aka: []string{"topology", "topologyKey", "scope"},
+			read: func(r *reader, at place, v ast.Node, g *gang) { g.Within = r.name(at, v) }},
+		{name: "preferWithin", form: "`node`, or a label or attribute", preset: "anywhere", meaning: "The same where there is room for all tasks so; else the gang does without. Both go together: within a zone, and best within a rack.",
+			read: func(r *reader, at place, v ast.Node, g *gang) { g.PreferWithin = r.name(at, v) }},
 		later[gang]("max"),
 	}
 }

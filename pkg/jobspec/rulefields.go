@@ -10,7 +10,7 @@ import (
 )
 
 // ruledKinds are the kinds of job whose groups may have rules between tasks.
-const ruledKinds = "service, batch"
+const ruledKinds = "service, batch, ml"
 
 func groupRuleFields() []field[ohmv1.Group] {
 	type group = ohmv1.Group

@@ -71,8 +71,8 @@ func TestRulesAreRefused(t *testing.T) {
 func TestValidateRules(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"service": nil, "batch": nil,
-		"ml":     {"affinity is only for service and batch jobs, and this is a ml job", "distinct is only for service and batch jobs, and this is a ml job"},
-		"system": {"affinity is only for service and batch jobs, and this is a system job", "distinct is only for service and batch jobs, and this is a system job"},
+		"ml":     nil,
+		"system": {"affinity is only for service, batch and ml jobs, and this is a system job", "distinct is only for service, batch and ml jobs, and this is a system job"},
 	} {
 		j := sound()
 		j.Kind, j.Groups[0].Count = kind, 0

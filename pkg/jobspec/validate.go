@@ -120,6 +120,12 @@ func checkKind(ps *problems, spec *ohmv1.JobSpec) bool {
 	case int64(spec.Gang.Min) > n:
 		ps.add("gang.min", "gang.min %d is more than the %d tasks of all groups", spec.Gang.Min, n)
 	}
+	if spec.Gang.Within != "" {
+		ps.check("gang.within", names.CheckKey("gang.within", spec.Gang.Within))
+	}
+	if spec.Gang.PreferWithin != "" {
+		ps.check("gang.preferWithin", names.CheckKey("gang.preferWithin", spec.Gang.PreferWithin))
+	}
 	onTimeout, timeout := spec.Gang.OnTimeout, spec.Gang.Timeout
 	if onTimeout != "" && !slices.Contains(timeoutAnswers(), onTimeout) {
 		ps.add("gang.onTimeout", "gang.onTimeout %s %s", quote(onTimeout), oneOf(onTimeout, timeoutAnswers()))
@@ -141,7 +147,10 @@ func onlyFor(name, kinds, kind string) string {
 	if name == "count" {
 		return "a system job has no count; it runs one task on each eligible node"
 	}
-	return fmt.Sprintf("%s is only for %s jobs, and this is a %s job", name, strings.ReplaceAll(kinds, ", ", " and "), kind)
+	if last := strings.LastIndex(kinds, ", "); last >= 0 {
+		kinds = kinds[:last] + " and " + kinds[last+2:]
+	}
+	return fmt.Sprintf("%s is only for %s jobs, and this is a %s job", name, kinds, kind)
 }
 
 func checkStop(ps *problems, stop *ohmv1.StopPolicy) {

@@ -52,7 +52,7 @@ func TestValidate(t *testing.T) {
 		{func(j *job) { j.Kind, j.WhenSilent = "service", &ohmv1.WhenSilent{Then: "never"} }, []Problem{
 			{"whenSilent.then", "whenSilent.then never is only for batch and ml jobs, and this is a service job"}}},
 		{func(j *job) { j.Kind, j.Groups[0].Count, j.Stop = "system", 0, &ohmv1.StopPolicy{Replace: "atOnce"} }, []Problem{
-			{"stop.replace", "stop.replace atOnce is only for service and batch and ml jobs, and this is a system job"}}},
+			{"stop.replace", "stop.replace atOnce is only for service, batch and ml jobs, and this is a system job"}}},
 		{func(j *job) { j.Stop = &ohmv1.StopPolicy{Replace: "never"} }, []Problem{{"stop.replace", `stop.replace "never" is not one of afterExit, atOnce`}}},
 		{func(j *job) { j.Labels = map[string]string{"b": "\n", "": "x"} }, []Problem{
 			{"labels.", `label "" is not allowed; use 1 to 63 letters, digits and "-_./", with a letter or digit at both ends`},
@@ -82,7 +82,7 @@ func TestValidate(t *testing.T) {
 			j.Groups[0].Gpus = &ohmv1.GPURequest{Count: 1, MemoryBytes: -1 << 20, ShareBytes: resource.MaxBytes * 2}
 		}, []Problem{
 			{"groups[0].gpus.memory", "gpus.memory -1Mi is not between 0 and 1024Ti"}, {"groups[0].gpus.share", "gpus.share 2048Ti is not between 0 and 1024Ti"}}},
-		{func(j *job) { j.Kind, j.Groups[0].Count, j.Groups[0].DeviceNodes = "system", 0, "any" }, []Problem{{"groups[0].deviceNodes", "deviceNodes is only for service and batch and ml jobs, and this is a system job"}}},
+		{func(j *job) { j.Kind, j.Groups[0].Count, j.Groups[0].DeviceNodes = "system", 0, "any" }, []Problem{{"groups[0].deviceNodes", "deviceNodes is only for service, batch and ml jobs, and this is a system job"}}},
 		{func(j *job) { j.Groups[0].Gpus = &ohmv1.GPURequest{Count: 1, ShareMilli: 1001, Models: []string{""}} }, []Problem{
 			{"groups[0].gpus.share", "gpus.share 1001m is not between 1m and 1000m"}, {"groups[0].gpus.models[0]", `gpus.models: "" is not a model's name`}}},
 		{func(j *job) {

@@ -19,7 +19,7 @@ const (
 
 func checkRules(ps *problems, at string, spec *ohmv1.JobSpec, g *ohmv1.Group, kindKnown bool) {
 	kinds := func(name string) {
-		if kindKnown && spec.Kind != "service" && spec.Kind != "batch" {
+		if kindKnown && !allows(ruledKinds, spec.Kind) {
 			ps.add(at+"."+name, "%s", onlyFor(name, ruledKinds, spec.Kind))
 		}
 	}

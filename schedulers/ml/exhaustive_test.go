@@ -30,7 +30,7 @@ func smallCell(t *rapid.T) string {
 		}
 		fmt.Fprintf(&b, "node n%d cpu=%d memory=8Gi gpus=%s zone=%s\n", i, n("cpu", 2, 8), strings.Join(models, ","), one("zone", "a", "b"))
 	}
-	fmt.Fprintf(&b, "seed %d\njob train kind=ml\n", n("seed", 0, 9))
+	fmt.Fprintf(&b, "seed %d\njob train kind=ml%s\n", n("seed", 0, 9), one("within", "", "", " within=zone", " prefer=zone"))
 	tasks := 5
 	for g := range n("groups", 2, 3) {
 		count := n("count", 1, min(2, tasks))
@@ -44,7 +44,8 @@ func smallCell(t *rapid.T) string {
 			fmt.Fprintf(&b, " gpus=%d", n("asks gpus", 1, 2))
 			b.WriteString(one("models", "", " models=T4", " models=V100"))
 		}
-		b.WriteString(one("constraint", "", "", " in=zone:a", " distinct=node") + "\n")
+		b.WriteString(one("constraint", "", "", " in=zone:a", " distinct=node"))
+		b.WriteString(one("rule", "", "", " distinct=zone", " spread=zone", " apart=group:g0@node", " near=group:g1@zone", " near=@node", " near=group:g0@node") + "\n")
 		if tasks == 0 {
 			break
 		}
@@ -52,29 +53,53 @@ func smallCell(t *rapid.T) string {
 	return b.String()
 }
 
-// exhaust tries every node and every choice of devices for each need, and leaves the
-// judgement of what it tries to the commit's own rule. nil: no choice fits.
+// exhaust tries every order of the groups, every node and every choice of devices for each
+// need, and leaves the judgement of what it tries to the commit's own rule. nil: no choice fits.
 func exhaust(s *cellstate.Snapshot, w schedulers.Work) []cellstate.Claim {
 	var claims []cellstate.Claim
-	var next func(i int) bool
-	next = func(i int) bool {
-		if i == len(w.Needs) {
+	var next func(needs []reconcile.Need) bool
+	next = func(needs []reconcile.Need) bool {
+		if len(needs) == 0 {
 			return true
 		}
 		for n := range s.Nodes() {
-			for _, gpus := range deviceSets(n, w.Needs[i].Group) {
-				claims = append(claims[:i], claim(w, w.Needs[i], n.Name, gpus))
-				if fits(s, claims) && next(i+1) {
+			for _, gpus := range deviceSets(n, needs[0].Group) {
+				had := len(claims)
+				claims = append(claims, claim(w, needs[0], n.Name, gpus))
+				if fits(s, claims) && next(needs[1:]) {
 					return true
 				}
+				claims = claims[:had]
 			}
 		}
 		return false
 	}
-	if !next(0) {
-		return nil
+	groups := w.Job.Record.GetSpec().GetGroups()
+	for order := range factorial(len(groups)) {
+		var needs []reconcile.Need
+		left := slices.Clone(groups)
+		for n := len(left); n > 0; n-- {
+			g := left[order%n]
+			order /= n
+			left = slices.DeleteFunc(left, func(o *ohmv1.Group) bool { return o == g })
+			for _, need := range w.Needs {
+				if need.Group == g {
+					needs = append(needs, need)
+				}
+			}
+		}
+		if next(needs) {
+			return claims
+		}
 	}
-	return claims
+	return nil
+}
+
+func factorial(n int) int {
+	if n < 2 {
+		return 1
+	}
+	return n * factorial(n-1)
 }
 
 func claim(w schedulers.Work, need reconcile.Need, node cellstate.NodeName, gpus []*ohmv1.DeviceShare) cellstate.Claim {

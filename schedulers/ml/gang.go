@@ -20,7 +20,10 @@ type gang struct {
 	// lives already. most is how many claims one transaction may hold, and nodes on how many
 	// nodes; 0: no limit.
 	least, most, nodes int
-	awaits             bool // a need would find its node among those with requests under way
+	awaits             bool  // a need would find its node among those with requests under way
+	fit                int   // how many found a node when that was last tried, one after the other
+	trial, calm        bool  // nothing is explained; nothing gives way
+	nearby             *bool // see near
 }
 
 func newGang(r *place.Round, w schedulers.Work, limits cellstate.Limits) *gang {
@@ -47,6 +50,7 @@ func newGang(r *place.Round, w schedulers.Work, limits cellstate.Limits) *gang {
 func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 	mark := g.round.Mark()
 	claims, unplaced, later := g.greedy()
+	g.fit = len(claims)
 	switch {
 	case len(claims) >= g.least && g.wide(claims):
 		g.round.Undo(mark)
@@ -55,7 +59,7 @@ func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 		for i := range unplaced {
 			g.explain(&unplaced[i], len(claims))
 		}
-		return atomic(claims), g.limited(unplaced, later, fmt.Sprintf(
+		return g.atomic(claims), g.limited(unplaced, later, fmt.Sprintf(
 			"%d tasks of the gang start now, as many as the store takes in one transaction; the others follow", g.most))
 	case g.least == 0:
 		for i := range unplaced {
@@ -75,9 +79,9 @@ func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 			g.round.Undo(mark)
 			return g.pack()
 		}
-		return atomic(claims), nil
+		return g.atomic(claims), nil
 	}
-	if g.awaits {
+	if g.awaits || g.trial {
 		return nil, nil
 	}
 	return nil, g.waitWhole(unplaced, fit)
@@ -107,11 +111,16 @@ func (g *gang) pack() (*cellstate.Txn, []schedulers.Unplaced) {
 			"the store takes an atomic commit over at most %d nodes, on which %d of %d tasks of the gang would fit; on more nodes all would",
 			g.nodes, len(claims), g.least))
 	}
-	return atomic(claims), g.limited(nil, append(left, g.order[len(needs):]...), fmt.Sprintf(
+	return g.atomic(claims), g.limited(nil, append(left, g.order[len(needs):]...), fmt.Sprintf(
 		"%d tasks of the gang start now, as many as fit on the %d nodes that the store takes in one transaction; the others follow", len(claims), g.nodes))
 }
 
-func atomic(claims []cellstate.Claim) *cellstate.Txn {
+// atomic is the transaction of a gang's claims. Those of a gang of which groups are to be near
+// each other stay in the order in which they were made: the commit judges one after the other.
+func (g *gang) atomic(claims []cellstate.Claim) *cellstate.Txn {
+	if g.near() {
+		return &cellstate.Txn{Mode: cellstate.Atomic, Claims: claims}
+	}
 	slices.SortFunc(claims, func(a, b cellstate.Claim) int { return a.Slot.Compare(b.Slot) })
 	return &cellstate.Txn{Mode: cellstate.Atomic, Claims: claims}
 }
@@ -127,7 +136,7 @@ func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplace
 			later = g.order[i:]
 			break
 		}
-		claim, ok, awaits := search.Claim(need, len(claims) < g.least)
+		claim, ok, awaits := search.Claim(need, !g.calm && len(claims) < g.least)
 		switch {
 		case ok:
 			claims = append(claims, claim)
@@ -154,13 +163,13 @@ const (
 // nodes and all choices of devices. nil: it found none.
 func (g *gang) search() []cellstate.Claim {
 	mixed := slices.ContainsFunc(g.order, func(n reconcile.Need) bool { // groups that ask for the same may have rules that differ
-		return n.Slot.Group != g.order[0].Slot.Group
+		return n.Slot.Group != g.order[0].Slot.Group || g.request(n).Ruled()
 	})
 	if !mixed || (g.most > 0 && len(g.order) > g.most) {
 		return nil
 	}
 	for _, need := range g.order {
-		if _, ok := g.round.Choose(g.request(need), nil); !ok {
+		if !g.round.Alone(g.request(need)) {
 			return nil // it does not even fit alone
 		}
 	}
@@ -207,6 +216,9 @@ func (g *gang) request(n reconcile.Need) *place.Request {
 
 // explain gives an unplaced group its reasons on the present overlay.
 func (g *gang) explain(u *schedulers.Unplaced, fit int) {
+	if g.trial {
+		return
+	}
 	u.Reasons = g.round.Explain(g.request(g.needOf(u.Group)), nil, &ohmv1.Reason{})
 	if len(u.Reasons) > 0 {
 		u.Reasons[0].Detail = fmt.Sprintf("%d of %d tasks of the gang would fit; %s", fit, len(g.order), u.Reasons[0].Detail)

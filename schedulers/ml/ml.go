@@ -32,7 +32,7 @@ func (p *Policy) Schedule(ctx context.Context, in schedulers.Input) (schedulers.
 			return nil, g.limited(nil, w.Needs, fmt.Sprintf(
 				"a gang of %d tasks needs one transaction; the store takes at most %d claims in one", g.least, g.most))
 		}
-		return g.place()
+		return g.placeWithin()
 	})
 }
 

@@ -34,6 +34,8 @@ type ruling struct {
 	verdict []int32 // by domain, the first of no domain: refused, or the price
 	of      uint64  // the moves that it is of
 	judged  int32   // the fewest that it is of
+
+	note string // for people, in place of the counts: of a confinement
 }
 
 // refused is the verdict on a domain that a required rule keeps tasks off.
@@ -95,8 +97,8 @@ func (r *Round) rulings(job *cellstate.Job, g *ohmv1.Group) (of []ruling) {
 	spec := job.Record.GetSpec()
 	for _, c := range r.t.snapshot.Concerns(spec, g) {
 		id := c.ID()
-		if c.Kind == cellstate.Together && !c.Owns {
-			continue // it is about others than these
+		if c.Kind == cellstate.Together && !c.Owns && !c.Fenced {
+			continue // it is about others than these, which do not see what comes with them
 		}
 		k := r.counts[id]
 		if k == nil {
@@ -174,7 +176,7 @@ func (g *ruling) refusesIn(d int32) bool {
 		return g.Owns && g.selected[d] > 0 || g.Selected && g.owners[d] > 0
 	case cellstate.Together:
 		switch {
-		case g.stands[d] > 0, g.Fenced && g.selected[d] > 0:
+		case !g.Owns, g.stands[d] > 0, g.Fenced && g.selected[d] > 0:
 			return false
 		}
 		return g.all > 0 || !g.Selected
@@ -264,6 +266,9 @@ func ruleDetail(q *Request, text string, i int, node cellstate.NodeName) string 
 		g := &q.rules[n]
 		if g.Text() != text || !g.refuses(i) {
 			continue
+		}
+		if g.note != "" {
+			return g.note
 		}
 		d := g.column.of[i]
 		if d < 0 {

@@ -1652,6 +1652,8 @@ type Gang struct {
 	Min           int32                  `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`                             // tasks of all groups together; 0: all of them
 	OnTimeout     string                 `protobuf:"bytes,2,opt,name=on_timeout,json=onTimeout,proto3" json:"on_timeout,omitempty"` // wait | fail
 	Timeout       *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Within        string                 `protobuf:"bytes,100,opt,name=within,proto3" json:"within,omitempty"`                                 // a label or attribute: all tasks are where it is the same
+	PreferWithin  string                 `protobuf:"bytes,101,opt,name=prefer_within,json=preferWithin,proto3" json:"prefer_within,omitempty"` // the same, where there is room; nobody waits for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1705,6 +1707,20 @@ func (x *Gang) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *Gang) GetWithin() string {
+	if x != nil {
+		return x.Within
+	}
+	return ""
+}
+
+func (x *Gang) GetPreferWithin() string {
+	if x != nil {
+		return x.PreferWithin
+	}
+	return ""
 }
 
 type StopPolicy struct {
@@ -5191,12 +5207,14 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\bTCPCheck\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\"%\n" +
 	"\tExecCheck\x12\x18\n" +
-	"\acommand\x18\x01 \x03(\tR\acommand\"l\n" +
+	"\acommand\x18\x01 \x03(\tR\acommand\"\xa9\x01\n" +
 	"\x04Gang\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x1d\n" +
 	"\n" +
 	"on_timeout\x18\x02 \x01(\tR\tonTimeout\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"o\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
+	"\x06within\x18d \x01(\tR\x06within\x12#\n" +
+	"\rprefer_within\x18e \x01(\tR\fpreferWithin\"o\n" +
 	"\n" +
 	"StopPolicy\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +

@@ -89,7 +89,7 @@ func (r *reader) line(words []string) {
 			r.job.Spec.Labels = map[string]string{"app": app}
 		}
 		if kind == "ml" {
-			r.job.Spec.Gang = &ohmv1.Gang{Min: r.number(set["min"])}
+			r.job.Spec.Gang = &ohmv1.Gang{Min: r.number(set["min"]), Within: set["within"], PreferWithin: set["prefer"]}
 		}
 		r.jobs[name] = r.job
 		r.order = append(r.order, name)
@@ -213,7 +213,7 @@ func (r *reader) group(name string, set settings) *ohmv1.Group {
 	return g
 }
 
-// affinity reads job:web@zone, app:db@node?, @rack: what it is about, and within what.
+// affinity reads job:web@zone, group:ps@rack, app:db@node?, @rack: what it is about, and within what.
 func affinity(text string) *ohmv1.Affinity {
 	to, within, _ := strings.Cut(strings.TrimSuffix(text, "?"), "@")
 	a := &ohmv1.Affinity{To: &ohmv1.Selector{}, Within: within, Required: !strings.HasSuffix(text, "?")}
@@ -221,6 +221,8 @@ func affinity(text string) *ohmv1.Affinity {
 	case "":
 	case "job":
 		a.To.Job = value
+	case "group":
+		a.To.Group = value
 	default:
 		a.To.Labels = map[string]string{key: value}
 	}
