@@ -96,6 +96,7 @@ func (a *app) showPacking(r *packing.Report) error {
 		column[packing.Row]{title: "NODES % MEDIAN/P90", cell: func(row packing.Row) string { return fmt.Sprintf("%.1f/%.1f", row.NodesMedian, row.NodesMost) }},
 		column[packing.Row]{title: "EIGHT GPU %", cell: percent(func(row packing.Row) float64 { return row.Eight })},
 		column[packing.Row]{title: "CONFLICTS/COMMIT", cell: func(row packing.Row) string { return fmt.Sprintf("%.3f", row.Conflicts) }},
+		column[packing.Row]{title: "OF THREE KINDS", cell: func(row packing.Row) string { return fmt.Sprintf("%.2f, %.3f", row.Three, row.ThreeLost) }},
 		column[packing.Row]{title: "µS", cell: func(row packing.Row) string { return fmt.Sprintf("%.1f", row.Decision) }},
 		column[packing.Row]{title: "µS 50,000 NODES", cell: func(row packing.Row) string {
 			if row.Decision50k == 0 {

@@ -24,6 +24,7 @@ type Candidate struct {
 	freed                         []int32 // of placements that would give way
 	live, claims                  int     // placements, and claims of this round
 	sick                          int     // GPUs that are not healthy
+	mixed                         bool    // the GPUs are not all of one model and size
 
 	// lowest is the lowest precedence of a placement that may give way, plus one; or noneLower,
 	// or unknown, because nobody has asked since the row came.
@@ -73,6 +74,7 @@ func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 			c.sick++
 		}
 		c.GPUs = append(c.GPUs, GPU{d.GetId(), d.GetModel(), free, d.GetMemoryBytes(), model(d.GetModel())})
+		c.mixed = c.mixed || c.GPUs[0].model != c.GPUs[len(c.GPUs)-1].model || c.GPUs[0].Memory != d.GetMemoryBytes()
 	}
 	if len(n.Holds) > 0 {
 		c.hold(n)

@@ -59,7 +59,7 @@ func (t *Table) class(r *Request) *class {
 			delete(t.classes, oldest.Request.class)
 		}
 		plain := *r // identical tasks are one class, whatever the rules between them and others
-		plain.rules, plain.asked = nil, t.patterns.number(r)
+		plain.rules, plain.turn, plain.asked = nil, 0, t.patterns.number(r)
 		n := len(t.candidates)
 		k = &class{Request: &plain, sections: make([]section, t.parts()), scores: make([]float64, n), on: string(r.terms(nil))}
 		for _, o := range t.classes {

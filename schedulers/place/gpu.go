@@ -1,17 +1,21 @@
 package place
 
 import (
+	"slices"
+
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
 // devices picks the devices of c that a task of r gets, as indexes into c.GPUs appended
-// to into: of those that will do, the fullest GPU that still has the share free, the
-// first of equals; whole GPUs are free ones, of one model the first ones of the model with
-// the fewest that are enough. nil if there are too few.
+// to into: of those that will do, the fullest GPU that still has the share free; whole GPUs are
+// free ones, of one model those of the model with the fewest that are enough. Which of equal ones
+// is first, the request says. nil if there are too few.
 func devices(r *Request, c *Candidate, into []int) []int {
+	first, n := r.firstOf(c), len(c.GPUs)
 	if r.GPUs == 1 {
 		best := -1
-		for i := range c.GPUs {
+		for k := range n {
+			i := (first + k) % n
 			g := &c.GPUs[i]
 			if (best < 0 || g.Free < c.GPUs[best].Free) && r.takes(g) {
 				best = i
@@ -28,10 +32,8 @@ func devices(r *Request, c *Candidate, into []int) []int {
 			return nil
 		}
 	}
-	for i := range c.GPUs {
-		if len(into) == r.GPUs {
-			break
-		}
+	for k := 0; k < n && len(into) < r.GPUs; k++ {
+		i := (first + k) % n
 		if r.takes(&c.GPUs[i]) && (model < 0 || c.GPUs[i].model == model) {
 			into = append(into, i)
 		}
@@ -39,7 +41,19 @@ func devices(r *Request, c *Candidate, into []int) []int {
 	if len(into) < r.GPUs {
 		return nil
 	}
+	slices.Sort(into)
 	return into
+}
+
+// firstOf is at which device of c a choice among equal ones begins. Where all are alike it is
+// another one for each instance, so that two that choose one node at the same time take different
+// devices of it; tasks of several begin at multiples of their number, so that they stay side by side.
+func (r *Request) firstOf(c *Candidate) int {
+	if r.turn == 0 || len(c.GPUs) == 0 || c.mixed {
+		return 0
+	}
+	first := r.turn % len(c.GPUs)
+	return first - first%max(1, r.GPUs)
 }
 
 // oneModel is the number of the model with the fewest devices that are enough; below 0

@@ -52,3 +52,39 @@ func TestDeviceChoice(t *testing.T) {
 		})
 	}
 }
+
+// TestDevicesOfInstances: instances choose different ones of equal devices, and the same where
+// one is better.
+func TestDevicesOfInstances(t *testing.T) {
+	free := strings.Repeat("T4:1000 ", 8)
+	for _, c := range []struct {
+		name   string
+		want   Request
+		free   string
+		chosen []string // by turn
+	}{
+		{"one", Request{GPUs: 1, Share: 1000}, free, []string{"0", "1", "2"}},
+		{"two, side by side", Request{GPUs: 2, Share: 1000}, free, []string{"0 1", "0 1", "2 3", "2 3", "4 5"}},
+		{"three, around the end", Request{GPUs: 3, Share: 1000}, free, []string{"0 1 2", "0 1 2", "0 1 2", "3 4 5", "3 4 5", "3 4 5", "0 6 7"}},
+		{"the fullest", Request{GPUs: 1, Share: 300}, "T4:1000 T4:400 T4:1000", []string{"1", "1", "1"}},
+		{"equal ones after it", Request{GPUs: 1, Share: 300}, "T4:400 T4:1000 T4:400", []string{"0", "2", "2"}},
+		{"more turns than devices", Request{GPUs: 1, Share: 1000}, "T4:1000 T4:1000", []string{"0", "1", "0", "1"}},
+		{"of two models", Request{GPUs: 1, Share: 1000}, "T4:1000 V100:1000", []string{"0", "0"}},
+		{"none", Request{Share: 1000}, free, []string{"", ""}},
+		{"on a node without any", Request{GPUs: 1, Share: 1000}, "", []string{"", ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			node := &Candidate{GPUs: gpus(c.free), mixed: strings.Contains(c.free, "V100")}
+			for turn, want := range c.chosen {
+				c.want.turn = turn
+				var got []string
+				for _, i := range devices(&c.want, node, nil) {
+					got = append(got, fmt.Sprint(i))
+				}
+				if strings.Join(got, " ") != want {
+					t.Errorf("turn %d: %v; want %s", turn, got, want)
+				}
+			}
+		})
+	}
+}

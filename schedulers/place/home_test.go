@@ -37,11 +37,26 @@ func TestHomes(t *testing.T) {
 			}
 			within[cost] = true
 		}
+		across := map[float64]bool{}
+		for scheduler := range 3 { // those with one number
+			cost := price(homes[3*scheduler], i)
+			if across[cost] {
+				t.Fatalf("two schedulers take node %d equally soon", i)
+			}
+			across[cost] = true
+		}
 	}
 	for k, n := range count {
 		if n != nodes/len(homes) {
 			t.Errorf("%v is home to %d of %d nodes", homes[k], n, nodes)
 		}
+	}
+	turns := map[int]bool{}
+	for _, h := range homes {
+		turns[turn(h)] = true
+	}
+	if len(turns) != len(homes) {
+		t.Errorf("%d instances have %d turns", len(homes), len(turns))
 	}
 	for i := range 5 {
 		if cost := price(schedulers.Home{}, i) + price(schedulers.Home{Of: 1, Schedulers: 1}, i); cost != 0 {

@@ -48,6 +48,7 @@ type Request struct {
 
 	gpus  *ohmv1.GPURequest
 	part  int // of the table, that comes first for the job
+	turn  int // among devices that are alike; see another
 	class string
 	asked int32 // the number of what it asks of GPUs, see patterns; 0: none
 

@@ -129,7 +129,7 @@ func (r *Round) Request(job *cellstate.Job, g *ohmv1.Group) *Request {
 		q = NewRequest(job, g, r.busy[job])
 		r.t.typical(q)
 		r.t.reserve(q, job)
-		q.rules, q.round, q.of, q.part = r.rulings(job, g), r, key, r.t.partOf(job.Name)
+		q.rules, q.round, q.of, q.part, q.turn = r.rulings(job, g), r, key, r.t.partOf(job.Name), turn(r.home)
 		r.requests[key] = q
 	}
 	return q

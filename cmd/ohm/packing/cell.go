@@ -19,7 +19,7 @@ import (
 
 // cell is a simulated cell, which some instances of one policy fill.
 type cell struct {
-	instances []schedulers.Scheduler
+	instances []instance
 	snapshot  *cellstate.Snapshot
 	gpus      int64 // thousandths, of all nodes
 
@@ -30,11 +30,37 @@ type cell struct {
 	busy      time.Duration // CPU while the policy decided, of the whole process
 }
 
+// instance is one of a scheduler.
+type instance struct {
+	policy schedulers.Scheduler
+	home   schedulers.Home
+}
+
+// kinds are the schedulers of the recorded tasks, by their number in a home.
+var kinds = [...]string{"batch", "ml", "service"}
+
+// owns says whether the n-th task of an offer is this instance's.
+func (i instance) owns(t openb.Task, n int) bool {
+	return n%i.home.Of == i.home.Index && (i.home.Schedulers == 1 || t.Job.GetScheduler() == kinds[i.home.Scheduler])
+}
+
+// alone is the one instance of the one scheduler.
+var alone = homes(1, 1)
+
+// homes are those of n instances, each of one of so many schedulers in turn.
+func homes(n, schedulerCount int) (all []schedulers.Home) {
+	for i := range n {
+		of := (n - i%schedulerCount + schedulerCount - 1) / schedulerCount
+		all = append(all, schedulers.Home{Scheduler: i % schedulerCount, Schedulers: schedulerCount, Index: i / schedulerCount, Of: of})
+	}
+	return all
+}
+
 // newCell is a cell of nodes on which nothing runs; tasks are those that will come.
-func newCell(nodes []*ohmv1.Node, tasks []openb.Task, of contender, instances int) (*cell, error) {
+func newCell(nodes []*ohmv1.Node, tasks []openb.Task, of contender, instances []schedulers.Home) (*cell, error) {
 	c := &cell{}
-	for range instances {
-		c.instances = append(c.instances, of.policy(tasks))
+	for _, home := range instances {
+		c.instances = append(c.instances, instance{of.policy(tasks), home})
 	}
 	var records []cellstate.Change
 	for _, n := range nodes {
@@ -48,8 +74,8 @@ func newCell(nodes []*ohmv1.Node, tasks []openb.Task, of contender, instances in
 	if c.snapshot, err = cellstate.NewSnapshot(1, records, nil); err != nil {
 		return nil, err
 	}
-	for _, policy := range c.instances { // who has read the cell before there is work
-		if _, err := policy.Schedule(context.Background(), schedulers.Input{Snapshot: c.snapshot}); err != nil {
+	for _, i := range c.instances { // who has read the cell before there is work
+		if _, err := i.policy.Schedule(context.Background(), schedulers.Input{Snapshot: c.snapshot}); err != nil {
 			return nil, err
 		}
 	}
@@ -82,10 +108,13 @@ func (c *cell) offer(tasks []openb.Task) ([]verdict, error) {
 		return nil, err
 	}
 	seen, verdicts := c.snapshot, make([]verdict, len(tasks))
-	for home, policy := range c.instances {
-		in := schedulers.Input{Snapshot: seen, Seed: uint64(seen.Revision()) * 0x9E3779B97F4A7C15, Home: schedulers.Home{Index: home, Of: len(c.instances)}}
+	for _, each := range c.instances {
+		in := schedulers.Input{Snapshot: seen, Seed: uint64(seen.Revision()) * 0x9E3779B97F4A7C15, Home: each.home}
 		asked := map[cellstate.Slot]int{}
-		for i := home; i < len(tasks); i += len(c.instances) {
+		for i := range tasks {
+			if !each.owns(tasks[i], i) {
+				continue
+			}
 			g := tasks[i].Job.GetGroups()[0]
 			slot := slotOf(tasks[i])
 			asked[slot] = i
@@ -95,7 +124,7 @@ func (c *cell) offer(tasks []openb.Task) ([]verdict, error) {
 			continue
 		}
 		began := cpu()
-		p, err := policy.Schedule(context.Background(), in)
+		p, err := each.policy.Schedule(context.Background(), in)
 		c.busy += cpu() - began
 		c.decided += len(in.Work)
 		if err != nil {

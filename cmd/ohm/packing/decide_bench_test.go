@@ -27,9 +27,9 @@ func BenchmarkDecide(b *testing.B) {
 		name string
 		fill func() (filled, error)
 	}{
-		{"1523", func() (filled, error) { return fill(r.nodes, r.list, own, 1, together) }},
-		{"50000/begin", func() (filled, error) { return fill(r.many(), r.list, own, 1, together) }},
-		{"50000/full", func() (filled, error) { return fill(r.many(), openb.Shuffle(r.list, 1, times), own, 1, together) }},
+		{"1523", func() (filled, error) { return fill(r.nodes, r.list, own, alone, together) }},
+		{"50000/begin", func() (filled, error) { return fill(r.many(), r.list, own, alone, together) }},
+		{"50000/full", func() (filled, error) { return fill(r.many(), openb.Shuffle(r.list, 1, times), own, alone, together) }},
 	} {
 		b.Run(cell.name, func(b *testing.B) {
 			var out filled

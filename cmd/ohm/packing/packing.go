@@ -37,6 +37,8 @@ type Row struct {
 	NodesMost    float64            `json:"nodes_needed_p90_percent"`
 	Eight        float64            `json:"eight_gpu_percent"` // eight instances, whose views are up to 100 decisions old
 	Conflicts    float64            `json:"eight_conflicts_per_commit"`
+	Three        float64            `json:"three_schedulers_gpu_percent"` // the same, of three schedulers, each with its own kind of tasks
+	ThreeLost    float64            `json:"three_schedulers_conflicts_per_commit"`
 	Decision     float64            `json:"decision_microseconds"`
 	Decision50k  float64            `json:"decision_50000_nodes_microseconds"` // Ohm's own alone, the first tasks of an empty cell
 
@@ -140,19 +142,22 @@ func (r *record) trials(row *Row, of contender, seeds int) []func() error {
 	}
 	trials := []func() error{
 		func() error {
-			out, err := fill(r.nodes, r.list, of, 1, together)
+			out, err := fill(r.nodes, r.list, of, alone, together)
 			row.FileOrder, row.FirstRefused, row.Curve = out.gpus, out.first, out.curve
 			return err
 		},
-		func() error {
-			out, err := fill(r.nodes, r.list, of, 8, 100)
-			row.Eight, row.Conflicts = out.gpus, out.conflicts
+		func() (err error) {
+			row.Eight, row.Conflicts, err = r.eight(of, 1)
+			return err
+		},
+		func() (err error) {
+			row.Three, row.ThreeLost, err = r.eight(of, len(kinds))
 			return err
 		},
 	}
 	for name, list := range r.variants {
 		trials = append(trials, func() error {
-			out, err := fill(r.nodes, list, of, 1, together)
+			out, err := fill(r.nodes, list, of, alone, together)
 			mu.Lock()
 			defer mu.Unlock()
 			row.Variants[name] = out.gpus
@@ -161,7 +166,7 @@ func (r *record) trials(row *Row, of contender, seeds int) []func() error {
 	}
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		trials = append(trials, func() error {
-			out, err := fill(r.nodes, openb.Shuffle(r.list, seed, 1.3), of, 1, together)
+			out, err := fill(r.nodes, openb.Shuffle(r.list, seed, 1.3), of, alone, together)
 			note(&shuffled, out.gpus)
 			return err
 		}, func() error {
@@ -173,14 +178,28 @@ func (r *record) trials(row *Row, of contender, seeds int) []func() error {
 	return trials
 }
 
+// eight is what eight instances of so many schedulers make of the list, with views that are up
+// to 100 decisions old: one such fill is a matter of luck, so it is the mean of a few.
+func (r *record) eight(of contender, schedulers int) (gpus, conflicts float64, err error) {
+	ages := []int{70, 80, 90, 100}
+	for _, age := range ages {
+		out, err := fill(r.nodes, r.list, of, homes(8, schedulers), age)
+		if err != nil {
+			return 0, 0, err
+		}
+		gpus, conflicts = gpus+out.gpus/float64(len(ages)), conflicts+out.conflicts/float64(len(ages))
+	}
+	return gpus, conflicts, nil
+}
+
 // time measures decisions, with nothing else at work.
 func (r *record) time(row *Row, of contender) error {
-	out, err := fill(r.nodes, r.list, of, 1, together)
+	out, err := fill(r.nodes, r.list, of, alone, together)
 	row.Decision = microseconds(out.decision)
 	if err != nil || of.scorer != nil {
 		return err
 	}
-	out, err = fill(r.many(), openb.Shuffle(r.list, 1, 1), of, 1, together)
+	out, err = fill(r.many(), openb.Shuffle(r.list, 1, 1), of, alone, together)
 	row.Decision50k = microseconds(out.decision)
 	return err
 }

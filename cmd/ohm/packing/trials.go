@@ -5,6 +5,7 @@ import (
 
 	"github.com/ohmcell/ohm/cmd/ohm/openb"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers"
 )
 
 // together is how many tasks one call of a policy places, as in a cell at work.
@@ -25,7 +26,7 @@ type point struct{ asked, allocated float64 }
 
 // fill offers a list to instances of a contender, so many tasks at a time; what lost a
 // race is offered again with the next ones.
-func fill(nodes []*ohmv1.Node, tasks []openb.Task, of contender, instances, at int) (out filled, err error) {
+func fill(nodes []*ohmv1.Node, tasks []openb.Task, of contender, instances []schedulers.Home, at int) (out filled, err error) {
 	c, err := newCell(nodes, tasks, of, instances)
 	if err != nil {
 		return out, err
@@ -81,7 +82,7 @@ func needed(nodes []*ohmv1.Node, tasks []openb.Task, of contender, mayWait float
 	enough, short := len(nodes), 0
 	for enough-short > max(1, len(nodes)/1000) {
 		middle := (enough + short) / 2
-		out, err := fill(nodes[:middle], tasks, of, 1, together)
+		out, err := fill(nodes[:middle], tasks, of, alone, together)
 		if err != nil {
 			return 0, err
 		}

@@ -40,7 +40,7 @@ type Config struct {
 // ahead bounds how many tasks one scheduler's queue may be ahead of another's, and underway
 // how many wait in all: the more are decided at a time, the older are the views that they
 // are decided on.
-const ahead, underway = 30, 40
+const ahead, underway = 20, 24
 
 // perRequest is how many jobs one submission holds at most.
 const perRequest = 100
