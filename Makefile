@@ -21,7 +21,7 @@ ROBUSTFLAGS ?=
 # make scale: of simulated nodes.
 NODES ?= 5000
 
-.PHONY: help build test verify generate format vet lint architecture generated bench bench-packing bench-packages robust scale chaos demo clean
+.PHONY: help build test verify generate format vet lint architecture generated bench bench-packing bench-packages robust scale chaos demo demo-service clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,7 +80,10 @@ scale: ## 5,000 simulated nodes on real sessions, and all their tasks end at onc
 	E2E_SCALE_NODES=$(NODES) go test -count=1 -v -timeout 20m -run 'TestScale$$' ./e2e
 
 demo: build ## a cell on this machine, a job of each kind, a race, and a clean end
-	hack/demo.sh
+	hack/demo/first.sh
+
+demo-service: build ## a service whose second version is well, and whose third one goes back by itself
+	hack/demo/service.sh
 
 clean: ## remove what was built
 	rm -rf bin

@@ -57,17 +57,24 @@ func rebudgeted(was, next *ohmv1.JobSpec) bool {
 		func(a, b *ohmv1.Group) bool { return a.GetName() == b.GetName() && a.GetCount() == b.GetCount() })
 }
 
-// Budget is that of a live job's group in the job's present version; not ok where it has none.
+// Budget is that of a live job's group in the version that the group has now; not ok where it
+// has none.
 func (s *Snapshot) Budget(j *Job, group string) (b Budget, ok bool) {
 	if j == nil || !j.Live() {
 		return b, false
 	}
-	g := j.Group(group)
-	most, ok := MostDown(j.Record.GetSpec(), g)
+	most, ok := MostDown(j.Record.GetSpec(), j.Group(group))
 	if !ok {
 		return b, false
 	}
-	b = Budget{Job: j.Name, Group: group, Most: most}
+	return s.BudgetOf(j, group, most), true
+}
+
+// BudgetOf is a budget for a group of a job by which so many tasks may be down, whatever the
+// job says.
+func (s *Snapshot) BudgetOf(j *Job, group string, most int) Budget {
+	b := Budget{Job: j.Name, Group: group, Most: most}
+	g := j.Group(group)
 	seen, batch := 0, j.Record.GetSpec().GetKind() == "batch"
 	for _, t := range j.TasksOf(group, j.VersionOf(group)) {
 		if t.Slot.Index >= int(g.GetCount()) {
@@ -81,7 +88,7 @@ func (s *Snapshot) Budget(j *Job, group string) (b Budget, ok bool) {
 	if !batch { // those of which nothing is stored
 		b.Down += int(g.GetCount()) - seen
 	}
-	return b, true
+	return b
 }
 
 // Bound says whether a placement is one of those that a budget of its job is about.

@@ -47,6 +47,9 @@ type Limits struct {
 	// 40 s, unless its job says otherwise; what is to be kept, after KeepFor, 24 h. For Grace
 	// after this keeper has become the leader nothing is given up; 40 s.
 	LostAfter, KeepFor, Grace time.Duration
+	// A task that waits on such a node for others to give way, and has not begun, is given up
+	// after HeirFor at the latest, 15 s, to be placed elsewhere.
+	HeirFor time.Duration
 	// More than BrakeShare of the nodes silent at once, a third, and at least BrakeNodes, 3,
 	// are more likely trouble of the control plane's than of the nodes': nothing is given up
 	// then. A node of which nothing is about to be given up counts for BrakeWindow; 10 min.
@@ -94,6 +97,7 @@ func (l Limits) withDefaults() Limits {
 	span(&l.Lease, 10*time.Second)
 	span(&l.LostAfter, 40*time.Second)
 	span(&l.KeepFor, 24*time.Hour)
+	span(&l.HeirFor, 15*time.Second)
 	span(&l.Grace, 40*time.Second)
 	span(&l.BrakeWindow, 10*time.Minute)
 	span(&l.DoneAfter, 24*time.Hour)

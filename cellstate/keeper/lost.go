@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -138,7 +139,25 @@ func (l *liveness) counts(s *cellstate.Snapshot, n *cellstate.Node, away absence
 }
 
 func (l *liveness) patience(s *cellstate.Snapshot, p *cellstate.Placement) time.Duration {
-	return reconcile.Patience(s.Job(p.Slot.JobName()), l.limits.LostAfter, l.limits.KeepFor)
+	j := s.Job(p.Slot.JobName())
+	patience := reconcile.Patience(j, l.limits.LostAfter, l.limits.KeepFor)
+	if len(p.GetVictims()) > 0 && patience > l.limits.HeirFor && j.Record.GetSpec().GetWhenSilent().GetThen() != reconcile.Never && awaits(s, p) {
+		return l.limits.HeirFor
+	}
+	return patience
+}
+
+// awaits says whether a task that evicts others has not begun and one of them still stands: it
+// has only the promise of a node that nothing is heard of, and would rather have another.
+func awaits(s *cellstate.Snapshot, p *cellstate.Placement) bool {
+	if s.Job(p.Slot.JobName()).Task(p.Slot).Status.GetState() > task.Assigned {
+		return false
+	}
+	return slices.ContainsFunc(p.GetVictims(), func(v *ohmv1.Victim) bool {
+		slot := cellstate.SlotOf(v.GetSlot())
+		t := s.Job(slot.JobName()).Task(slot)
+		return t != nil && t.Placement.GetTxn() == v.GetTxn()
+	})
 }
 
 func later(a, b time.Time) time.Time {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -29,6 +30,7 @@ type fake struct {
 	submits    []*ohmv1.SubmitRequest
 	submitErrs []error // of the next submissions, in order
 	token      string  // of the last request
+	moves      int     // answers to Rebalance
 	stops      []*ohmv1.StopJobsRequest
 	intents    []*ohmv1.SetIntentRequest
 	requests   []any // other requests, for what flags became
@@ -365,6 +367,35 @@ func (f fakeInsight) ExplainTxn(_ context.Context, req *ohmv1.GetTxnRequest) (*o
 		return nil, noSuch("transaction %s is beyond retention", req.Transaction)
 	}
 	return f.decision, nil
+}
+
+// Rebalance makes one step, and another after a wait.
+func (f fakeJobs) Rebalance(_ context.Context, req *ohmv1.RebalanceRequest) (*ohmv1.RebalanceResponse, error) {
+	if req.GetJob() != "web" || req.GetAtOnce() != 2 {
+		return nil, noSuch("no job %s", req.GetJob())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.moves++
+	switch f.moves {
+	case 1, 3:
+		return &ohmv1.RebalanceResponse{Moved: &ohmv1.MoveStep{Namespace: "default", Task: fmt.Sprintf("web/main/%d", f.moves), Attempt: 1, Kind: "service", From: "n1", To: "n7"}}, nil
+	case 2:
+		return &ohmv1.RebalanceResponse{Waits: "2 of at most 2 tasks of group main of job web are down"}, nil
+	}
+	return &ohmv1.RebalanceResponse{Done: true}, nil
+}
+
+func (f fakeInsight) PlanMoves(_ context.Context, req *ohmv1.PlanMovesRequest) (*ohmv1.PlanMovesResponse, error) {
+	moves := []*ohmv1.MoveStep{
+		{Namespace: "default", Task: "web/main/3", Attempt: 1, Kind: "service", From: "n1", To: "n7", Budget: "0 of at most 1 down"},
+		{Namespace: "default", Task: "web/main/5", Attempt: 2, Kind: "service", From: "n2", To: "n7", Budget: "0 of at most 1 down"},
+	}
+	if req.GetJob() == "" {
+		return &ohmv1.PlanMovesResponse{Moves: moves, Before: &ohmv1.MovesGain{StrandedGpuMilli: 3460, EmptyNodes: 1},
+			After: &ohmv1.MovesGain{StrandedGpuMilli: 1200, EmptyNodes: 3}, SnapshotRevision: 815}, nil
+	}
+	return &ohmv1.PlanMovesResponse{Moves: moves, Before: &ohmv1.MovesGain{MostTasks: 4}, After: &ohmv1.MovesGain{MostTasks: 3, FewestTasks: 2}, SnapshotRevision: 815}, nil
 }
 
 func (f fakeInsight) ListConflicts(context.Context, *ohmv1.ListConflictsRequest) (*ohmv1.ListConflictsResponse, error) {

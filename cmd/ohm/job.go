@@ -11,10 +11,10 @@ import (
 )
 
 func jobCommand(a *app) *cobra.Command {
-	return noun("job", "List jobs, get a job as stored, steer its update",
+	return noun("job", "List jobs, get a job as stored, steer its update, spread one again",
 		"Jobs are what users submit: groups of tasks, and a kind.",
 		"  ohm job list\n  ohm job get hello -o yaml\n  ohm job revert web",
-		append(rollCommands(a), jobListCommand(a), jobGetCommand(a))...)
+		append(rollCommands(a), jobListCommand(a), jobGetCommand(a), jobRebalanceCommand(a))...)
 }
 
 func jobListCommand(a *app) *cobra.Command {

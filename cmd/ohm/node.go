@@ -10,10 +10,10 @@ import (
 )
 
 func nodeCommand(a *app) *cobra.Command {
-	return noun("node", "List, get, label, drain and resume nodes, or call them lost",
+	return noun("node", "List, get, label, drain and resume nodes, call them lost, or plan to free some",
 		"Nodes are the machines of the cell, each run by one agent.",
 		"  ohm node list\n  ohm node drain n7 --wait",
-		nodeListCommand(a), nodeGetCommand(a), nodeLabelCommand(a), nodeDrainCommand(a), nodeResumeCommand(a), nodeLostCommand(a))
+		nodeListCommand(a), nodeGetCommand(a), nodeLabelCommand(a), nodeDrainCommand(a), nodeResumeCommand(a), nodeLostCommand(a), nodeDefragCommand(a))
 }
 
 func nodeListCommand(a *app) *cobra.Command {

@@ -1265,6 +1265,134 @@ func (x *ShareView) GetWanted() *Amounts {
 	return nil
 }
 
+type PlanMovesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`    // to be spread again; empty: the whole cell, to be defragmented
+	Most          int32                  `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"` // moves; 0: 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanMovesRequest) Reset() {
+	*x = PlanMovesRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMovesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMovesRequest) ProtoMessage() {}
+
+func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
+func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PlanMovesRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PlanMovesRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *PlanMovesRequest) GetMost() int32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+type PlanMovesResponse struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Moves            []*MoveStep            `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"` // in an order in which each is valid
+	Before           *MovesGain             `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	After            *MovesGain             `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	SnapshotRevision int64                  `protobuf:"varint,4,opt,name=snapshot_revision,json=snapshotRevision,proto3" json:"snapshot_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *PlanMovesResponse) Reset() {
+	*x = PlanMovesResponse{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanMovesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanMovesResponse) ProtoMessage() {}
+
+func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
+func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PlanMovesResponse) GetMoves() []*MoveStep {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *PlanMovesResponse) GetBefore() *MovesGain {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *PlanMovesResponse) GetAfter() *MovesGain {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *PlanMovesResponse) GetSnapshotRevision() int64 {
+	if x != nil {
+		return x.SnapshotRevision
+	}
+	return 0
+}
+
 type ExplainResponse struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Namespace        string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1287,7 +1415,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1427,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1440,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainResponse) GetNamespace() string {
@@ -1424,7 +1552,7 @@ type ExplainNodeRequest struct {
 
 func (x *ExplainNodeRequest) Reset() {
 	*x = ExplainNodeRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1564,7 @@ func (x *ExplainNodeRequest) String() string {
 func (*ExplainNodeRequest) ProtoMessage() {}
 
 func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1577,7 @@ func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
 func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainNodeRequest) GetNamespace() string {
@@ -1486,7 +1614,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1626,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1639,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -1558,7 +1686,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1698,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1711,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -1616,7 +1744,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1756,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1769,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -1762,7 +1890,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1902,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1915,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -1834,7 +1962,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +1974,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +1987,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -1886,7 +2014,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2026,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2039,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -1991,7 +2119,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2131,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2144,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -2069,7 +2197,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2209,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2222,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
 }
 
 type AuditResponse struct {
@@ -2111,7 +2239,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2251,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2264,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -2193,7 +2321,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2333,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2346,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -2347,7 +2475,16 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12)\n" +
 	"\agranted\x18\x04 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12#\n" +
 	"\x04used\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\x04used\x12'\n" +
-	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"\x93\x04\n" +
+	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"V\n" +
+	"\x10PlanMovesRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\x05R\x04most\"\xbc\x01\n" +
+	"\x11PlanMovesResponse\x12&\n" +
+	"\x05moves\x18\x01 \x03(\v2\x10.ohm.v1.MoveStepR\x05moves\x12)\n" +
+	"\x06before\x18\x02 \x01(\v2\x11.ohm.v1.MovesGainR\x06before\x12'\n" +
+	"\x05after\x18\x03 \x01(\v2\x11.ohm.v1.MovesGainR\x05after\x12+\n" +
+	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"\x93\x04\n" +
 	"\x0fExplainResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -2446,7 +2583,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"ListQuotas\x12\x19.ohm.v1.ListQuotasRequest\x1a\x1a.ohm.v1.ListQuotasResponse\x126\n" +
 	"\bGetQuota\x12\x17.ohm.v1.GetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x126\n" +
 	"\bSetQuota\x12\x17.ohm.v1.SetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x12F\n" +
-	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xf0\x02\n" +
+	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xb2\x03\n" +
 	"\aInsight\x129\n" +
 	"\aExplain\x12\x15.ohm.v1.GetJobRequest\x1a\x17.ohm.v1.ExplainResponse\x12=\n" +
 	"\vExplainNode\x12\x1a.ohm.v1.ExplainNodeRequest\x1a\x12.ohm.v1.NodeAnswer\x125\n" +
@@ -2454,7 +2591,8 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"ExplainTxn\x12\x15.ohm.v1.GetTxnRequest\x1a\x10.ohm.v1.Decision\x12L\n" +
 	"\rListConflicts\x12\x1c.ohm.v1.ListConflictsRequest\x1a\x1d.ohm.v1.ListConflictsResponse\x120\n" +
 	"\x06GetTxn\x12\x15.ohm.v1.GetTxnRequest\x1a\x0f.ohm.v1.TxnView\x124\n" +
-	"\x05Audit\x12\x14.ohm.v1.AuditRequest\x1a\x15.ohm.v1.AuditResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
+	"\x05Audit\x12\x14.ohm.v1.AuditRequest\x1a\x15.ohm.v1.AuditResponse\x12@\n" +
+	"\tPlanMoves\x12\x18.ohm.v1.PlanMovesRequest\x1a\x19.ohm.v1.PlanMovesResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
 	file_ohm_v1_cell_proto_rawDescOnce sync.Once
@@ -2468,7 +2606,7 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
@@ -2489,91 +2627,100 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*QuotaView)(nil),              // 16: ohm.v1.QuotaView
 	(*FairShare)(nil),              // 17: ohm.v1.FairShare
 	(*ShareView)(nil),              // 18: ohm.v1.ShareView
-	(*ExplainResponse)(nil),        // 19: ohm.v1.ExplainResponse
-	(*ExplainNodeRequest)(nil),     // 20: ohm.v1.ExplainNodeRequest
-	(*ListConflictsRequest)(nil),   // 21: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 22: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 23: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 24: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 25: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 26: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 27: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 28: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 29: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 30: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
-	(*Amounts)(nil),                // 32: ohm.v1.Amounts
-	(*GroupWaiting)(nil),           // 33: ohm.v1.GroupWaiting
-	(*TaskView)(nil),               // 34: ohm.v1.TaskView
-	(*Hold)(nil),                   // 35: ohm.v1.Hold
-	(*TaskStats)(nil),              // 36: ohm.v1.TaskStats
-	(*GetJobRequest)(nil),          // 37: ohm.v1.GetJobRequest
-	(*NodeAnswer)(nil),             // 38: ohm.v1.NodeAnswer
-	(*Decision)(nil),               // 39: ohm.v1.Decision
+	(*PlanMovesRequest)(nil),       // 19: ohm.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 20: ohm.v1.PlanMovesResponse
+	(*ExplainResponse)(nil),        // 21: ohm.v1.ExplainResponse
+	(*ExplainNodeRequest)(nil),     // 22: ohm.v1.ExplainNodeRequest
+	(*ListConflictsRequest)(nil),   // 23: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 24: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 25: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 26: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 27: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 28: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 29: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 30: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 31: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 32: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
+	(*Amounts)(nil),                // 34: ohm.v1.Amounts
+	(*MoveStep)(nil),               // 35: ohm.v1.MoveStep
+	(*MovesGain)(nil),              // 36: ohm.v1.MovesGain
+	(*GroupWaiting)(nil),           // 37: ohm.v1.GroupWaiting
+	(*TaskView)(nil),               // 38: ohm.v1.TaskView
+	(*Hold)(nil),                   // 39: ohm.v1.Hold
+	(*TaskStats)(nil),              // 40: ohm.v1.TaskStats
+	(*GetJobRequest)(nil),          // 41: ohm.v1.GetJobRequest
+	(*NodeAnswer)(nil),             // 42: ohm.v1.NodeAnswer
+	(*Decision)(nil),               // 43: ohm.v1.Decision
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
 	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	31, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	33, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
 	16, // 3: ohm.v1.ListQuotasResponse.quotas:type_name -> ohm.v1.QuotaView
-	32, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
-	32, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
-	32, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
-	32, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
+	34, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
+	34, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
+	34, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
+	34, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
 	18, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
-	31, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
+	33, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
 	17, // 10: ohm.v1.QuotaView.fair:type_name -> ohm.v1.FairShare
-	32, // 11: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
-	32, // 12: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
-	32, // 13: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
-	33, // 14: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	31, // 15: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	23, // 16: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
-	34, // 17: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	35, // 18: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
-	36, // 19: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
-	17, // 20: ohm.v1.ExplainResponse.fair:type_name -> ohm.v1.FairShare
-	23, // 21: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	31, // 22: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	24, // 23: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	24, // 24: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	31, // 25: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	27, // 26: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	23, // 27: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	30, // 28: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 29: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	7,  // 30: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	2,  // 31: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
-	5,  // 32: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
-	10, // 33: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
-	12, // 34: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
-	13, // 35: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
-	14, // 36: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
-	37, // 37: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	20, // 38: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
-	25, // 39: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
-	21, // 40: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	25, // 41: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	28, // 42: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	1,  // 43: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 44: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 45: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 46: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	11, // 47: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
-	16, // 48: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
-	16, // 49: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
-	15, // 50: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
-	19, // 51: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	38, // 52: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
-	39, // 53: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
-	22, // 54: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	26, // 55: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	29, // 56: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	43, // [43:57] is the sub-list for method output_type
-	29, // [29:43] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	34, // 11: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
+	34, // 12: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
+	34, // 13: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
+	35, // 14: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
+	36, // 15: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
+	36, // 16: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
+	37, // 17: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
+	33, // 18: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	25, // 19: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	38, // 20: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
+	39, // 21: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
+	40, // 22: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
+	17, // 23: ohm.v1.ExplainResponse.fair:type_name -> ohm.v1.FairShare
+	25, // 24: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	33, // 25: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	26, // 26: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	26, // 27: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	33, // 28: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	29, // 29: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	25, // 30: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	32, // 31: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 32: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 33: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 34: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 35: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	10, // 36: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
+	12, // 37: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
+	13, // 38: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
+	14, // 39: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
+	41, // 40: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	22, // 41: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
+	27, // 42: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
+	23, // 43: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	27, // 44: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	30, // 45: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	19, // 46: ohm.v1.Insight.PlanMoves:input_type -> ohm.v1.PlanMovesRequest
+	1,  // 47: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 48: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 49: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 50: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	11, // 51: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
+	16, // 52: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
+	16, // 53: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
+	15, // 54: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
+	21, // 55: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	42, // 56: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
+	43, // 57: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
+	24, // 58: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	28, // 59: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	31, // 60: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	20, // 61: ohm.v1.Insight.PlanMoves:output_type -> ohm.v1.PlanMovesResponse
+	47, // [47:62] is the sub-list for method output_type
+	32, // [32:47] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }
@@ -2590,7 +2737,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -405,6 +405,7 @@ const (
 	Insight_ListConflicts_FullMethodName = "/ohm.v1.Insight/ListConflicts"
 	Insight_GetTxn_FullMethodName        = "/ohm.v1.Insight/GetTxn"
 	Insight_Audit_FullMethodName         = "/ohm.v1.Insight/Audit"
+	Insight_PlanMoves_FullMethodName     = "/ohm.v1.Insight/PlanMoves"
 )
 
 // InsightClient is the client API for Insight service.
@@ -421,6 +422,8 @@ type InsightClient interface {
 	GetTxn(ctx context.Context, in *GetTxnRequest, opts ...grpc.CallOption) (*TxnView, error)
 	// Audit replays every revision that the store still has and asserts the promises of the transaction.
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditResponse, error)
+	// PlanMoves says which running tasks would be better off on other nodes, and changes nothing.
+	PlanMoves(ctx context.Context, in *PlanMovesRequest, opts ...grpc.CallOption) (*PlanMovesResponse, error)
 }
 
 type insightClient struct {
@@ -491,6 +494,16 @@ func (c *insightClient) Audit(ctx context.Context, in *AuditRequest, opts ...grp
 	return out, nil
 }
 
+func (c *insightClient) PlanMoves(ctx context.Context, in *PlanMovesRequest, opts ...grpc.CallOption) (*PlanMovesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanMovesResponse)
+	err := c.cc.Invoke(ctx, Insight_PlanMoves_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InsightServer is the server API for Insight service.
 // All implementations must embed UnimplementedInsightServer
 // for forward compatibility.
@@ -505,6 +518,8 @@ type InsightServer interface {
 	GetTxn(context.Context, *GetTxnRequest) (*TxnView, error)
 	// Audit replays every revision that the store still has and asserts the promises of the transaction.
 	Audit(context.Context, *AuditRequest) (*AuditResponse, error)
+	// PlanMoves says which running tasks would be better off on other nodes, and changes nothing.
+	PlanMoves(context.Context, *PlanMovesRequest) (*PlanMovesResponse, error)
 	mustEmbedUnimplementedInsightServer()
 }
 
@@ -532,6 +547,9 @@ func (UnimplementedInsightServer) GetTxn(context.Context, *GetTxnRequest) (*TxnV
 }
 func (UnimplementedInsightServer) Audit(context.Context, *AuditRequest) (*AuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Audit not implemented")
+}
+func (UnimplementedInsightServer) PlanMoves(context.Context, *PlanMovesRequest) (*PlanMovesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanMoves not implemented")
 }
 func (UnimplementedInsightServer) mustEmbedUnimplementedInsightServer() {}
 func (UnimplementedInsightServer) testEmbeddedByValue()                 {}
@@ -662,6 +680,24 @@ func _Insight_Audit_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Insight_PlanMoves_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanMovesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InsightServer).PlanMoves(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Insight_PlanMoves_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InsightServer).PlanMoves(ctx, req.(*PlanMovesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Insight_ServiceDesc is the grpc.ServiceDesc for Insight service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -692,6 +728,10 @@ var Insight_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Audit",
 			Handler:    _Insight_Audit_Handler,
+		},
+		{
+			MethodName: "PlanMoves",
+			Handler:    _Insight_PlanMoves_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -25,6 +25,297 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type RebalanceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	AtOnce        int32                  `protobuf:"varint,3,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"` // tasks of a group that may be down; 0: 1. The job's budget binds, too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceRequest) Reset() {
+	*x = RebalanceRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceRequest) ProtoMessage() {}
+
+func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
+func (*RebalanceRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *RebalanceRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RebalanceRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RebalanceRequest) GetAtOnce() int32 {
+	if x != nil {
+		return x.AtOnce
+	}
+	return 0
+}
+
+type RebalanceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moved         *MoveStep              `protobuf:"bytes,1,opt,name=moved,proto3" json:"moved,omitempty"` // the step that was made; absent: none
+	Waits         string                 `protobuf:"bytes,2,opt,name=waits,proto3" json:"waits,omitempty"` // why none was made now though there is one, for people
+	Now           *MovesGain             `protobuf:"bytes,3,opt,name=now,proto3" json:"now,omitempty"`     // before the step
+	Done          bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`  // no step is left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceResponse) Reset() {
+	*x = RebalanceResponse{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceResponse) ProtoMessage() {}
+
+func (x *RebalanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceResponse.ProtoReflect.Descriptor instead.
+func (*RebalanceResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RebalanceResponse) GetMoved() *MoveStep {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
+}
+
+func (x *RebalanceResponse) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+func (x *RebalanceResponse) GetNow() *MovesGain {
+	if x != nil {
+		return x.Now
+	}
+	return nil
+}
+
+func (x *RebalanceResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+// MoveStep would take one task to another node: its attempt ends, the next one starts there.
+type MoveStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // that runs
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	From          string                 `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`
+	Budget        string                 `protobuf:"bytes,7,opt,name=budget,proto3" json:"budget,omitempty"` // of its job, for people; empty: it has none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveStep) Reset() {
+	*x = MoveStep{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveStep) ProtoMessage() {}
+
+func (x *MoveStep) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveStep.ProtoReflect.Descriptor instead.
+func (*MoveStep) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *MoveStep) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *MoveStep) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *MoveStep) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *MoveStep) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *MoveStep) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *MoveStep) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *MoveStep) GetBudget() string {
+	if x != nil {
+		return x.Budget
+	}
+	return ""
+}
+
+// MovesGain is what moves are to better. Of a plan for one job that is how many of its tasks
+// are on a node, over the nodes that it may be on; of one for the cell the rest.
+type MovesGain struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	MostTasks        int32                  `protobuf:"varint,1,opt,name=most_tasks,json=mostTasks,proto3" json:"most_tasks,omitempty"`
+	FewestTasks      int32                  `protobuf:"varint,2,opt,name=fewest_tasks,json=fewestTasks,proto3" json:"fewest_tasks,omitempty"`
+	StrandedGpuMilli int64                  `protobuf:"varint,3,opt,name=stranded_gpu_milli,json=strandedGpuMilli,proto3" json:"stranded_gpu_milli,omitempty"` // free, and nobody could use it
+	EmptyNodes       int32                  `protobuf:"varint,4,opt,name=empty_nodes,json=emptyNodes,proto3" json:"empty_nodes,omitempty"`                     // without a task, those of system jobs left out
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *MovesGain) Reset() {
+	*x = MovesGain{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovesGain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovesGain) ProtoMessage() {}
+
+func (x *MovesGain) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovesGain.ProtoReflect.Descriptor instead.
+func (*MovesGain) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *MovesGain) GetMostTasks() int32 {
+	if x != nil {
+		return x.MostTasks
+	}
+	return 0
+}
+
+func (x *MovesGain) GetFewestTasks() int32 {
+	if x != nil {
+		return x.FewestTasks
+	}
+	return 0
+}
+
+func (x *MovesGain) GetStrandedGpuMilli() int64 {
+	if x != nil {
+		return x.StrandedGpuMilli
+	}
+	return 0
+}
+
+func (x *MovesGain) GetEmptyNodes() int32 {
+	if x != nil {
+		return x.EmptyNodes
+	}
+	return 0
+}
+
 type SubmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*JobSpec             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -39,7 +330,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[0]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -51,7 +342,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[0]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -64,7 +355,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{0}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SubmitRequest) GetJobs() []*JobSpec {
@@ -91,7 +382,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[1]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +394,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[1]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +407,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{1}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SubmitResponse) GetJobs() []*Submitted {
@@ -146,7 +437,7 @@ type Submitted struct {
 
 func (x *Submitted) Reset() {
 	*x = Submitted{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[2]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -158,7 +449,7 @@ func (x *Submitted) String() string {
 func (*Submitted) ProtoMessage() {}
 
 func (x *Submitted) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[2]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -171,7 +462,7 @@ func (x *Submitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Submitted.ProtoReflect.Descriptor instead.
 func (*Submitted) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{2}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Submitted) GetNamespace() string {
@@ -219,7 +510,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[3]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +522,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[3]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +535,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{3}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetJobRequest) GetNamespace() string {
@@ -272,7 +563,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[4]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -284,7 +575,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[4]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,7 +588,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{4}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -330,7 +621,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[5]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -342,7 +633,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[5]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -355,7 +646,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{5}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListJobsRequest) GetNamespace() string {
@@ -374,7 +665,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[6]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +677,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[6]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +690,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{6}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobStatus {
@@ -433,7 +724,7 @@ type JobStatus struct {
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +736,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +749,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobStatus) GetNamespace() string {
@@ -577,7 +868,7 @@ type RollRequest struct {
 
 func (x *RollRequest) Reset() {
 	*x = RollRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +880,7 @@ func (x *RollRequest) String() string {
 func (*RollRequest) ProtoMessage() {}
 
 func (x *RollRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +893,7 @@ func (x *RollRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollRequest.ProtoReflect.Descriptor instead.
 func (*RollRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RollRequest) GetNamespace() string {
@@ -637,7 +928,7 @@ type StopJobsRequest struct {
 
 func (x *StopJobsRequest) Reset() {
 	*x = StopJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +940,7 @@ func (x *StopJobsRequest) String() string {
 func (*StopJobsRequest) ProtoMessage() {}
 
 func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +953,7 @@ func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsRequest.ProtoReflect.Descriptor instead.
 func (*StopJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StopJobsRequest) GetNamespace() string {
@@ -695,7 +986,7 @@ type StopJobsResponse struct {
 
 func (x *StopJobsResponse) Reset() {
 	*x = StopJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +998,7 @@ func (x *StopJobsResponse) String() string {
 func (*StopJobsResponse) ProtoMessage() {}
 
 func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +1011,7 @@ func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsResponse.ProtoReflect.Descriptor instead.
 func (*StopJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopJobsResponse) GetJobs() []*JobStatus {
@@ -742,7 +1033,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +1045,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +1058,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTasksRequest) GetNamespace() string {
@@ -807,7 +1098,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +1110,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +1123,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksResponse) GetTasks() []*TaskView {
@@ -872,7 +1163,7 @@ type TaskView struct {
 
 func (x *TaskView) Reset() {
 	*x = TaskView{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1175,7 @@ func (x *TaskView) String() string {
 func (*TaskView) ProtoMessage() {}
 
 func (x *TaskView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1188,7 @@ func (x *TaskView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskView.ProtoReflect.Descriptor instead.
 func (*TaskView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskView) GetNamespace() string {
@@ -1066,7 +1357,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1369,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1382,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogsRequest) GetNamespace() string {
@@ -1184,7 +1475,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1487,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1500,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogPosition) GetVersion() int64 {
@@ -1259,7 +1550,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1562,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1575,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LogChunk) GetId() string {
@@ -1374,7 +1665,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1677,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1690,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TerminalSize) GetColumns() uint32 {
@@ -1434,7 +1725,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1737,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1750,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecStart) GetNamespace() string {
@@ -1545,7 +1836,7 @@ type ExecInput struct {
 
 func (x *ExecInput) Reset() {
 	*x = ExecInput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1848,7 @@ func (x *ExecInput) String() string {
 func (*ExecInput) ProtoMessage() {}
 
 func (x *ExecInput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1861,7 @@ func (x *ExecInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
 func (*ExecInput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecInput) GetStart() *ExecStart {
@@ -1614,7 +1905,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1917,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1930,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecOutput) GetId() string {
@@ -1681,7 +1972,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1984,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1997,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecEnd) GetCode() int32 {
@@ -1740,7 +2031,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +2043,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +2056,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListExecsRequest) GetNamespace() string {
@@ -1791,7 +2082,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +2094,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2107,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecRecord {
@@ -1839,7 +2130,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2142,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2155,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StatsRequest) GetNamespace() string {
@@ -1911,7 +2202,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2214,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2227,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StatsResponse) GetTasks() []*TaskStats {
@@ -1961,7 +2252,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2264,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2277,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskStats) GetNamespace() string {
@@ -2058,7 +2349,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2361,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2374,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Usage) GetTime() *timestamppb.Timestamp {
@@ -2175,7 +2466,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2478,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2491,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Series) GetLast() int64 {
@@ -2235,7 +2526,31 @@ var File_ohm_v1_jobs_proto protoreflect.FileDescriptor
 
 const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x11ohm/v1/jobs.proto\x12\x06ohm.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ohm/v1/records.proto\"S\n" +
+	"\x11ohm/v1/jobs.proto\x12\x06ohm.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ohm/v1/records.proto\"[\n" +
+	"\x10RebalanceRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x17\n" +
+	"\aat_once\x18\x03 \x01(\x05R\x06atOnce\"\x8a\x01\n" +
+	"\x11RebalanceResponse\x12&\n" +
+	"\x05moved\x18\x01 \x01(\v2\x10.ohm.v1.MoveStepR\x05moved\x12\x14\n" +
+	"\x05waits\x18\x02 \x01(\tR\x05waits\x12#\n" +
+	"\x03now\x18\x03 \x01(\v2\x11.ohm.v1.MovesGainR\x03now\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\bR\x04done\"\xa6\x01\n" +
+	"\bMoveStep\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x06 \x01(\tR\x02to\x12\x16\n" +
+	"\x06budget\x18\a \x01(\tR\x06budget\"\x9c\x01\n" +
+	"\tMovesGain\x12\x1d\n" +
+	"\n" +
+	"most_tasks\x18\x01 \x01(\x05R\tmostTasks\x12!\n" +
+	"\ffewest_tasks\x18\x02 \x01(\x05R\vfewestTasks\x12,\n" +
+	"\x12stranded_gpu_milli\x18\x03 \x01(\x03R\x10strandedGpuMilli\x12\x1f\n" +
+	"\vempty_nodes\x18\x04 \x01(\x05R\n" +
+	"emptyNodes\"S\n" +
 	"\rSubmitRequest\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.ohm.v1.JobSpecR\x04jobs\x12\x1d\n" +
 	"\n" +
@@ -2421,7 +2736,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04last\x18\x01 \x01(\x03R\x04last\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03avg\x18\x03 \x01(\x03R\x03avg\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\x03R\x03max2\xee\x04\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max2\xb0\x05\n" +
 	"\x04Jobs\x127\n" +
 	"\x06Submit\x12\x15.ohm.v1.SubmitRequest\x1a\x16.ohm.v1.SubmitResponse\x124\n" +
 	"\x03Get\x12\x15.ohm.v1.GetJobRequest\x1a\x16.ohm.v1.GetJobResponse\x129\n" +
@@ -2433,7 +2748,8 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04Exec\x12\x11.ohm.v1.ExecInput\x1a\x12.ohm.v1.ExecOutput(\x010\x01\x12@\n" +
 	"\tListExecs\x12\x18.ohm.v1.ListExecsRequest\x1a\x19.ohm.v1.ListExecsResponse\x124\n" +
 	"\x05Stats\x12\x14.ohm.v1.StatsRequest\x1a\x15.ohm.v1.StatsResponse\x12.\n" +
-	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatusB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
+	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatus\x12@\n" +
+	"\tRebalance\x12\x18.ohm.v1.RebalanceRequest\x1a\x19.ohm.v1.RebalanceResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
 	file_ohm_v1_jobs_proto_rawDescOnce sync.Once
@@ -2447,105 +2763,113 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_ohm_v1_jobs_proto_goTypes = []any{
-	(*SubmitRequest)(nil),         // 0: ohm.v1.SubmitRequest
-	(*SubmitResponse)(nil),        // 1: ohm.v1.SubmitResponse
-	(*Submitted)(nil),             // 2: ohm.v1.Submitted
-	(*GetJobRequest)(nil),         // 3: ohm.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 4: ohm.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 5: ohm.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 6: ohm.v1.ListJobsResponse
-	(*JobStatus)(nil),             // 7: ohm.v1.JobStatus
-	(*RollRequest)(nil),           // 8: ohm.v1.RollRequest
-	(*StopJobsRequest)(nil),       // 9: ohm.v1.StopJobsRequest
-	(*StopJobsResponse)(nil),      // 10: ohm.v1.StopJobsResponse
-	(*ListTasksRequest)(nil),      // 11: ohm.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 12: ohm.v1.ListTasksResponse
-	(*TaskView)(nil),              // 13: ohm.v1.TaskView
-	(*LogsRequest)(nil),           // 14: ohm.v1.LogsRequest
-	(*LogPosition)(nil),           // 15: ohm.v1.LogPosition
-	(*LogChunk)(nil),              // 16: ohm.v1.LogChunk
-	(*TerminalSize)(nil),          // 17: ohm.v1.TerminalSize
-	(*ExecStart)(nil),             // 18: ohm.v1.ExecStart
-	(*ExecInput)(nil),             // 19: ohm.v1.ExecInput
-	(*ExecOutput)(nil),            // 20: ohm.v1.ExecOutput
-	(*ExecEnd)(nil),               // 21: ohm.v1.ExecEnd
-	(*ListExecsRequest)(nil),      // 22: ohm.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 23: ohm.v1.ListExecsResponse
-	(*StatsRequest)(nil),          // 24: ohm.v1.StatsRequest
-	(*StatsResponse)(nil),         // 25: ohm.v1.StatsResponse
-	(*TaskStats)(nil),             // 26: ohm.v1.TaskStats
-	(*Usage)(nil),                 // 27: ohm.v1.Usage
-	(*Series)(nil),                // 28: ohm.v1.Series
-	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
-	(*Job)(nil),                   // 30: ohm.v1.Job
-	(*GroupCounts)(nil),           // 31: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 34: ohm.v1.DeviceShare
-	(*Port)(nil),                  // 35: ohm.v1.Port
-	(*ExecRecord)(nil),            // 36: ohm.v1.ExecRecord
+	(*RebalanceRequest)(nil),      // 0: ohm.v1.RebalanceRequest
+	(*RebalanceResponse)(nil),     // 1: ohm.v1.RebalanceResponse
+	(*MoveStep)(nil),              // 2: ohm.v1.MoveStep
+	(*MovesGain)(nil),             // 3: ohm.v1.MovesGain
+	(*SubmitRequest)(nil),         // 4: ohm.v1.SubmitRequest
+	(*SubmitResponse)(nil),        // 5: ohm.v1.SubmitResponse
+	(*Submitted)(nil),             // 6: ohm.v1.Submitted
+	(*GetJobRequest)(nil),         // 7: ohm.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 8: ohm.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 9: ohm.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 10: ohm.v1.ListJobsResponse
+	(*JobStatus)(nil),             // 11: ohm.v1.JobStatus
+	(*RollRequest)(nil),           // 12: ohm.v1.RollRequest
+	(*StopJobsRequest)(nil),       // 13: ohm.v1.StopJobsRequest
+	(*StopJobsResponse)(nil),      // 14: ohm.v1.StopJobsResponse
+	(*ListTasksRequest)(nil),      // 15: ohm.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 16: ohm.v1.ListTasksResponse
+	(*TaskView)(nil),              // 17: ohm.v1.TaskView
+	(*LogsRequest)(nil),           // 18: ohm.v1.LogsRequest
+	(*LogPosition)(nil),           // 19: ohm.v1.LogPosition
+	(*LogChunk)(nil),              // 20: ohm.v1.LogChunk
+	(*TerminalSize)(nil),          // 21: ohm.v1.TerminalSize
+	(*ExecStart)(nil),             // 22: ohm.v1.ExecStart
+	(*ExecInput)(nil),             // 23: ohm.v1.ExecInput
+	(*ExecOutput)(nil),            // 24: ohm.v1.ExecOutput
+	(*ExecEnd)(nil),               // 25: ohm.v1.ExecEnd
+	(*ListExecsRequest)(nil),      // 26: ohm.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 27: ohm.v1.ListExecsResponse
+	(*StatsRequest)(nil),          // 28: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 29: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 30: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 31: ohm.v1.Usage
+	(*Series)(nil),                // 32: ohm.v1.Series
+	(*JobSpec)(nil),               // 33: ohm.v1.JobSpec
+	(*Job)(nil),                   // 34: ohm.v1.Job
+	(*GroupCounts)(nil),           // 35: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*DeviceShare)(nil),           // 38: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 39: ohm.v1.Port
+	(*ExecRecord)(nil),            // 40: ohm.v1.ExecRecord
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
-	29, // 0: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
-	2,  // 1: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	30, // 2: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
-	7,  // 3: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
-	7,  // 4: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	31, // 5: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	32, // 6: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	32, // 7: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	33, // 8: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
-	7,  // 9: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	13, // 10: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	32, // 11: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	34, // 12: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	27, // 13: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	35, // 14: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	32, // 15: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	15, // 16: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	32, // 17: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	17, // 18: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	18, // 19: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	17, // 20: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	21, // 21: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	36, // 22: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	26, // 23: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	27, // 24: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	32, // 25: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	33, // 26: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	33, // 27: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	28, // 28: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	28, // 29: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	33, // 30: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	0,  // 31: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	3,  // 32: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	5,  // 33: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	3,  // 34: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	9,  // 35: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	11, // 36: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	14, // 37: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	19, // 38: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	22, // 39: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	24, // 40: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	8,  // 41: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
-	1,  // 42: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	4,  // 43: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	6,  // 44: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	7,  // 45: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	10, // 46: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	12, // 47: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	16, // 48: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	20, // 49: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	23, // 50: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	25, // 51: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	7,  // 52: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
-	42, // [42:53] is the sub-list for method output_type
-	31, // [31:42] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	2,  // 0: ohm.v1.RebalanceResponse.moved:type_name -> ohm.v1.MoveStep
+	3,  // 1: ohm.v1.RebalanceResponse.now:type_name -> ohm.v1.MovesGain
+	33, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	6,  // 3: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
+	34, // 4: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	11, // 5: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
+	11, // 6: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	35, // 7: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	36, // 8: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	36, // 9: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	37, // 10: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	11, // 11: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	17, // 12: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
+	36, // 13: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	38, // 14: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	31, // 15: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	39, // 16: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	36, // 17: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	19, // 18: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	36, // 19: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	21, // 20: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	22, // 21: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	21, // 22: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	25, // 23: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	40, // 24: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	30, // 25: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	31, // 26: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	36, // 27: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	37, // 28: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	37, // 29: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	32, // 30: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	32, // 31: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	37, // 32: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	4,  // 33: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	7,  // 34: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	9,  // 35: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	7,  // 36: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	13, // 37: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	15, // 38: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	18, // 39: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	23, // 40: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	26, // 41: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	28, // 42: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	12, // 43: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
+	0,  // 44: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
+	5,  // 45: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	8,  // 46: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	10, // 47: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	11, // 48: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	14, // 49: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	16, // 50: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	20, // 51: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	24, // 52: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	27, // 53: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	29, // 54: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	11, // 55: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
+	1,  // 56: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
+	45, // [45:57] is the sub-list for method output_type
+	33, // [33:45] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }
@@ -2554,14 +2878,14 @@ func file_ohm_v1_jobs_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_init()
-	file_ohm_v1_jobs_proto_msgTypes[14].OneofWrappers = []any{}
+	file_ohm_v1_jobs_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

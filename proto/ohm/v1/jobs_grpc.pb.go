@@ -32,6 +32,7 @@ const (
 	Jobs_ListExecs_FullMethodName = "/ohm.v1.Jobs/ListExecs"
 	Jobs_Stats_FullMethodName     = "/ohm.v1.Jobs/Stats"
 	Jobs_Roll_FullMethodName      = "/ohm.v1.Jobs/Roll"
+	Jobs_Rebalance_FullMethodName = "/ohm.v1.Jobs/Rebalance"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -58,6 +59,10 @@ type JobsClient interface {
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 	// Roll says how the update of a service goes on.
 	Roll(ctx context.Context, in *RollRequest, opts ...grpc.CallOption) (*JobStatus, error)
+	// Rebalance makes one step to spread a service again: it gives up one task that would be better
+	// off elsewhere, if that leaves no more of its group down than may be. Whoever wants more asks
+	// again, until it is done.
+	Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceResponse, error)
 }
 
 type jobsClient struct {
@@ -199,6 +204,16 @@ func (c *jobsClient) Roll(ctx context.Context, in *RollRequest, opts ...grpc.Cal
 	return out, nil
 }
 
+func (c *jobsClient) Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebalanceResponse)
+	err := c.cc.Invoke(ctx, Jobs_Rebalance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JobsServer is the server API for Jobs service.
 // All implementations must embed UnimplementedJobsServer
 // for forward compatibility.
@@ -223,6 +238,10 @@ type JobsServer interface {
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	// Roll says how the update of a service goes on.
 	Roll(context.Context, *RollRequest) (*JobStatus, error)
+	// Rebalance makes one step to spread a service again: it gives up one task that would be better
+	// off elsewhere, if that leaves no more of its group down than may be. Whoever wants more asks
+	// again, until it is done.
+	Rebalance(context.Context, *RebalanceRequest) (*RebalanceResponse, error)
 	mustEmbedUnimplementedJobsServer()
 }
 
@@ -265,6 +284,9 @@ func (UnimplementedJobsServer) Stats(context.Context, *StatsRequest) (*StatsResp
 }
 func (UnimplementedJobsServer) Roll(context.Context, *RollRequest) (*JobStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method Roll not implemented")
+}
+func (UnimplementedJobsServer) Rebalance(context.Context, *RebalanceRequest) (*RebalanceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rebalance not implemented")
 }
 func (UnimplementedJobsServer) mustEmbedUnimplementedJobsServer() {}
 func (UnimplementedJobsServer) testEmbeddedByValue()              {}
@@ -460,6 +482,24 @@ func _Jobs_Roll_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Rebalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebalanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Rebalance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Rebalance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Rebalance(ctx, req.(*RebalanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Jobs_ServiceDesc is the grpc.ServiceDesc for Jobs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -498,6 +538,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Roll",
 			Handler:    _Jobs_Roll_Handler,
+		},
+		{
+			MethodName: "Rebalance",
+			Handler:    _Jobs_Rebalance_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
