@@ -60,6 +60,34 @@ func TestCase77(t *testing.T) {
 	}
 }
 
+// Field case 75, the whole way: scaled tasks start beside those that run, and are there after the
+// next version, too.
+func TestCase75(t *testing.T) {
+	t.Parallel()
+	d, notes := startDev(t, shortDir(t)), shortDir(t)
+	file := func(env string) string {
+		return strings.Replace(service("web", 1, notes), "cpu:", "env: {A: "+env+"}\n    cpu:", 1)
+	}
+	d.run(file("x"))
+	d.ohm("job", "scale", "web", "3")
+	within(t, patience, "three run", func() bool { g := d.groups("web"); return g[0].Running == 3 })
+	if n := starts(t, notes, "web", 0); n != 1 {
+		t.Errorf("the first task has started %d times", n)
+	}
+	again := d.try("run", d.job(file("y")), "--wait", "--timeout", patience.String())
+	if again.code != 0 || !strings.Contains(again.stderr, "count 3 (scaled), its file says 1") {
+		t.Errorf("exit code %d: %s", again.code, again.stderr)
+	}
+	if g := d.groups("web"); g[0].Running != 3 || g[0].Outdated != 0 {
+		t.Errorf("after the next version: %+v", g)
+	}
+	for i, want := range []int{2, 2, 2} {
+		if n := starts(t, notes, "web", i); n != want {
+			t.Errorf("task %d has started %d times, want %d", i, n, want)
+		}
+	}
+}
+
 // Field case 87: a task that is over its time limit has failed, as TimedOut; a limit that is
 // raised in time is the same process's.
 func TestCase87(t *testing.T) {

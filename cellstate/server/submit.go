@@ -159,7 +159,8 @@ func knownScheduler(at *cellstate.Snapshot, spec *ohmv1.JobSpec) error {
 //	the same request id          the same run: nothing, or a refusal if the content differs
 //	live and the same content    the same run: the request's id is noted
 //	live and other content       a new version; kind and scheduler must stay, and so do the
-//	                             tasks of groups of which no process is reached by the change
+//	                             tasks of groups of which no process is reached by the change.
+//	                             What the content is: with the counts that somebody has set
 //	done, stopped or never there a new run: a new version, marks cleared
 func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Time) (*ohmv1.Job, *ohmv1.Rollout, *ohmv1.Submitted, error) {
 	digest, err := digestOf(spec)
@@ -177,6 +178,8 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 			return nil, nil, same, nil
 		}
 		if row.Live() {
+			spec, scaled := reconcile.WithScaled(was, spec)
+			same.Scaled = scaled
 			if proto.Equal(was.GetSpec(), spec) {
 				return joined(was, requestID), row.Rollout, same, nil
 			}
@@ -184,8 +187,8 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 				return nil, nil, nil, err
 			}
 			next, rollout := reconcile.Next(row, spec, now)
-			next.RequestId, next.Digest = requestID, digest
-			return next, rollout, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: next.GetVersion()}, nil
+			next.RequestId, next.Digest, next.Scaled = requestID, digest, scaled
+			return next, rollout, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: next.GetVersion(), Scaled: scaled}, nil
 		}
 		version = was.GetVersion() + 1
 	} else if row != nil { // tasks of a job whose record has gone: their versions are taken

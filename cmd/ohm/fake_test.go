@@ -369,6 +369,13 @@ func (f fakeInsight) ExplainTxn(_ context.Context, req *ohmv1.GetTxnRequest) (*o
 	return f.decision, nil
 }
 
+func (f fakeJobs) Scale(_ context.Context, req *ohmv1.ScaleRequest) (*ohmv1.ScaleResponse, error) {
+	if req.GetJob() != "web" {
+		return nil, noSuch("no job %s", req.GetJob())
+	}
+	return &ohmv1.ScaleResponse{Namespace: "default", Job: "web", Group: "main", Was: 10, Count: req.GetCount(), FileCount: 10, Version: 4, Revision: 815}, nil
+}
+
 // Rebalance makes one step, and another after a wait.
 func (f fakeJobs) Rebalance(_ context.Context, req *ohmv1.RebalanceRequest) (*ohmv1.RebalanceResponse, error) {
 	if req.GetJob() != "web" || req.GetAtOnce() != 2 {

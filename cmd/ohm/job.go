@@ -11,10 +11,10 @@ import (
 )
 
 func jobCommand(a *app) *cobra.Command {
-	return noun("job", "List jobs, get a job as stored, steer its update, spread one again",
+	return noun("job", "List jobs, get a job as stored, steer its update, scale it, spread it again",
 		"Jobs are what users submit: groups of tasks, and a kind.",
-		"  ohm job list\n  ohm job get hello -o yaml\n  ohm job revert web",
-		append(rollCommands(a), jobListCommand(a), jobGetCommand(a), jobRebalanceCommand(a))...)
+		"  ohm job list\n  ohm job get hello -o yaml\n  ohm job scale web 30\n  ohm job revert web",
+		append(rollCommands(a), jobListCommand(a), jobGetCommand(a), jobScaleCommand(a), jobRebalanceCommand(a))...)
 }
 
 func jobListCommand(a *app) *cobra.Command {
@@ -151,7 +151,7 @@ func storedJob(p *printer, j *ohmv1.Job) {
 	)
 	for _, g := range s.GetGroups() {
 		p.heading("group %s:", g.Name)
-		count := fmt.Sprint(g.Count)
+		count := fmt.Sprint(g.Count) + scaledText(j.GetScaled(), g.Name)
 		if s.GetKind() == "system" {
 			count = "one for each eligible node"
 		}

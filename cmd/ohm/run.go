@@ -88,6 +88,7 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 		return err
 	}
 	for _, j := range done.Jobs {
+		a.noteScaled(j)
 		for _, notice := range j.Notices {
 			a.note("job %s waits: %s", j.Job, notice)
 		}

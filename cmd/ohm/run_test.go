@@ -44,7 +44,7 @@ func TestRunSubmits(t *testing.T) {
 		t.Errorf("submitted %v", j)
 	}
 	for format, want := range map[string]string{
-		"json": `{"jobs":[{"namespace":"n","job":"hello","version":1,"unchanged":false,"notices":[]}],"revision":100}` + "\n",
+		"json": `{"jobs":[{"namespace":"n","job":"hello","version":1,"unchanged":false,"notices":[],"scaled":[]}],"revision":100}` + "\n",
 		"name": "hello\n",
 	} {
 		r = ohm(t, f.address, call{args: []string{"run", hello, "--request-id", "R", "-n", "n", "-o", format}})

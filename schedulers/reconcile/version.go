@@ -56,14 +56,16 @@ func allUp(row *cellstate.Job) bool {
 }
 
 // Revert is the record of a live service that goes back to the newest version of which all
-// tasks were well, and its rollout. Nobody has to promote it.
+// tasks were well, and its rollout. Nobody has to promote it, and counts that somebody has set
+// since stay.
 func Revert(row *cellstate.Job, now time.Time) (*ohmv1.Job, *ohmv1.Rollout, error) {
 	to := row.Rollout.GetGood()
 	if to == nil {
 		return nil, nil, ErrNothingGood
 	}
-	next, rollout := Next(row, proto.CloneOf(to.GetSpec()), now)
-	next.Digest = to.GetDigest()
+	counts := keptCounts(row.Record, to)
+	next, rollout := Next(row, withCounts(proto.CloneOf(to.GetSpec()), counts), now)
+	next.Digest, next.Scaled = to.GetDigest(), counts
 	if rollout == row.Rollout { // nothing but what is around the tasks changes
 		return next, rollout, nil
 	}

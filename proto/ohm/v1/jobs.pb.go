@@ -431,6 +431,7 @@ type Submitted struct {
 	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	Unchanged     bool                   `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // the same request or the same content was there already
 	Notices       []string               `protobuf:"bytes,5,rep,name=notices,proto3" json:"notices,omitempty"`      // for people: why it may wait for long
+	Scaled        []*Scaled              `protobuf:"bytes,106,rep,name=scaled,proto3" json:"scaled,omitempty"`      // groups of which the count is not the one submitted, since somebody has set it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -496,6 +497,13 @@ func (x *Submitted) GetUnchanged() bool {
 func (x *Submitted) GetNotices() []string {
 	if x != nil {
 		return x.Notices
+	}
+	return nil
+}
+
+func (x *Submitted) GetScaled() []*Scaled {
+	if x != nil {
+		return x.Scaled
 	}
 	return nil
 }
@@ -917,6 +925,182 @@ func (x *RollRequest) GetAction() string {
 	return ""
 }
 
+type ScaleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"` // empty: the only one there is
+	Count         int32                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScaleRequest) Reset() {
+	*x = ScaleRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScaleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScaleRequest) ProtoMessage() {}
+
+func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
+func (*ScaleRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ScaleRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ScaleRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ScaleRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ScaleRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type ScaleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
+	Was           int32                  `protobuf:"varint,4,opt,name=was,proto3" json:"was,omitempty"`
+	Count         int32                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	FileCount     int32                  `protobuf:"varint,6,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"` // of the job as it was submitted
+	Version       int64                  `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`                      // of the job now
+	Unchanged     bool                   `protobuf:"varint,8,opt,name=unchanged,proto3" json:"unchanged,omitempty"`                  // the count was that before
+	Revision      int64                  `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"`                    // of the store
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScaleResponse) Reset() {
+	*x = ScaleResponse{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScaleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScaleResponse) ProtoMessage() {}
+
+func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
+func (*ScaleResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ScaleResponse) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ScaleResponse) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ScaleResponse) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ScaleResponse) GetWas() int32 {
+	if x != nil {
+		return x.Was
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetFileCount() int32 {
+	if x != nil {
+		return x.FileCount
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ScaleResponse) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+func (x *ScaleResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 type StopJobsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -928,7 +1112,7 @@ type StopJobsRequest struct {
 
 func (x *StopJobsRequest) Reset() {
 	*x = StopJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1124,7 @@ func (x *StopJobsRequest) String() string {
 func (*StopJobsRequest) ProtoMessage() {}
 
 func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1137,7 @@ func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsRequest.ProtoReflect.Descriptor instead.
 func (*StopJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopJobsRequest) GetNamespace() string {
@@ -986,7 +1170,7 @@ type StopJobsResponse struct {
 
 func (x *StopJobsResponse) Reset() {
 	*x = StopJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -998,7 +1182,7 @@ func (x *StopJobsResponse) String() string {
 func (*StopJobsResponse) ProtoMessage() {}
 
 func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +1195,7 @@ func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsResponse.ProtoReflect.Descriptor instead.
 func (*StopJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StopJobsResponse) GetJobs() []*JobStatus {
@@ -1033,7 +1217,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1229,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1242,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTasksRequest) GetNamespace() string {
@@ -1098,7 +1282,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1294,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1307,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTasksResponse) GetTasks() []*TaskView {
@@ -1163,7 +1347,7 @@ type TaskView struct {
 
 func (x *TaskView) Reset() {
 	*x = TaskView{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1359,7 @@ func (x *TaskView) String() string {
 func (*TaskView) ProtoMessage() {}
 
 func (x *TaskView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1372,7 @@ func (x *TaskView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskView.ProtoReflect.Descriptor instead.
 func (*TaskView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskView) GetNamespace() string {
@@ -1357,7 +1541,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1553,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1566,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LogsRequest) GetNamespace() string {
@@ -1475,7 +1659,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1671,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1684,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogPosition) GetVersion() int64 {
@@ -1550,7 +1734,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1746,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1759,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogChunk) GetId() string {
@@ -1665,7 +1849,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1861,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1874,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TerminalSize) GetColumns() uint32 {
@@ -1725,7 +1909,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1921,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1934,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecStart) GetNamespace() string {
@@ -1836,7 +2020,7 @@ type ExecInput struct {
 
 func (x *ExecInput) Reset() {
 	*x = ExecInput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2032,7 @@ func (x *ExecInput) String() string {
 func (*ExecInput) ProtoMessage() {}
 
 func (x *ExecInput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2045,7 @@ func (x *ExecInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
 func (*ExecInput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecInput) GetStart() *ExecStart {
@@ -1905,7 +2089,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2101,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2114,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecOutput) GetId() string {
@@ -1972,7 +2156,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2168,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2181,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecEnd) GetCode() int32 {
@@ -2031,7 +2215,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2227,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2240,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListExecsRequest) GetNamespace() string {
@@ -2082,7 +2266,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2278,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2291,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecRecord {
@@ -2130,7 +2314,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2326,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2339,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StatsRequest) GetNamespace() string {
@@ -2202,7 +2386,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2398,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2411,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StatsResponse) GetTasks() []*TaskStats {
@@ -2252,7 +2436,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2448,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2461,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TaskStats) GetNamespace() string {
@@ -2349,7 +2533,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2545,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2558,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Usage) GetTime() *timestamppb.Timestamp {
@@ -2466,7 +2650,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2662,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2675,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Series) GetLast() int64 {
@@ -2557,13 +2741,14 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\"S\n" +
 	"\x0eSubmitResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.SubmittedR\x04jobs\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\x8d\x01\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xb5\x01\n" +
 	"\tSubmitted\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x04 \x01(\bR\tunchanged\x12\x18\n" +
-	"\anotices\x18\x05 \x03(\tR\anotices\"?\n" +
+	"\anotices\x18\x05 \x03(\tR\anotices\x12&\n" +
+	"\x06scaled\x18j \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\"?\n" +
 	"\rGetJobRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\"v\n" +
@@ -2598,7 +2783,23 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\vRollRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
-	"\x06action\x18\x03 \x01(\tR\x06action\"U\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\"j\n" +
+	"\fScaleRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count\"\xf0\x01\n" +
+	"\rScaleResponse\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\x12\x10\n" +
+	"\x03was\x18\x04 \x01(\x05R\x03was\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x05R\x05count\x12\x1d\n" +
+	"\n" +
+	"file_count\x18\x06 \x01(\x05R\tfileCount\x12\x18\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\x12\x1c\n" +
+	"\tunchanged\x18\b \x01(\bR\tunchanged\x12\x1a\n" +
+	"\brevision\x18\t \x01(\x03R\brevision\"U\n" +
 	"\x0fStopJobsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12\x10\n" +
@@ -2736,7 +2937,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04last\x18\x01 \x01(\x03R\x04last\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03avg\x18\x03 \x01(\x03R\x03avg\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\x03R\x03max2\xb0\x05\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max2\xe6\x05\n" +
 	"\x04Jobs\x127\n" +
 	"\x06Submit\x12\x15.ohm.v1.SubmitRequest\x1a\x16.ohm.v1.SubmitResponse\x124\n" +
 	"\x03Get\x12\x15.ohm.v1.GetJobRequest\x1a\x16.ohm.v1.GetJobResponse\x129\n" +
@@ -2748,7 +2949,8 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04Exec\x12\x11.ohm.v1.ExecInput\x1a\x12.ohm.v1.ExecOutput(\x010\x01\x12@\n" +
 	"\tListExecs\x12\x18.ohm.v1.ListExecsRequest\x1a\x19.ohm.v1.ListExecsResponse\x124\n" +
 	"\x05Stats\x12\x14.ohm.v1.StatsRequest\x1a\x15.ohm.v1.StatsResponse\x12.\n" +
-	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatus\x12@\n" +
+	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatus\x124\n" +
+	"\x05Scale\x12\x14.ohm.v1.ScaleRequest\x1a\x15.ohm.v1.ScaleResponse\x12@\n" +
 	"\tRebalance\x12\x18.ohm.v1.RebalanceRequest\x1a\x19.ohm.v1.RebalanceResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
@@ -2763,7 +2965,7 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*RebalanceRequest)(nil),      // 0: ohm.v1.RebalanceRequest
 	(*RebalanceResponse)(nil),     // 1: ohm.v1.RebalanceResponse
@@ -2778,98 +2980,104 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*ListJobsResponse)(nil),      // 10: ohm.v1.ListJobsResponse
 	(*JobStatus)(nil),             // 11: ohm.v1.JobStatus
 	(*RollRequest)(nil),           // 12: ohm.v1.RollRequest
-	(*StopJobsRequest)(nil),       // 13: ohm.v1.StopJobsRequest
-	(*StopJobsResponse)(nil),      // 14: ohm.v1.StopJobsResponse
-	(*ListTasksRequest)(nil),      // 15: ohm.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 16: ohm.v1.ListTasksResponse
-	(*TaskView)(nil),              // 17: ohm.v1.TaskView
-	(*LogsRequest)(nil),           // 18: ohm.v1.LogsRequest
-	(*LogPosition)(nil),           // 19: ohm.v1.LogPosition
-	(*LogChunk)(nil),              // 20: ohm.v1.LogChunk
-	(*TerminalSize)(nil),          // 21: ohm.v1.TerminalSize
-	(*ExecStart)(nil),             // 22: ohm.v1.ExecStart
-	(*ExecInput)(nil),             // 23: ohm.v1.ExecInput
-	(*ExecOutput)(nil),            // 24: ohm.v1.ExecOutput
-	(*ExecEnd)(nil),               // 25: ohm.v1.ExecEnd
-	(*ListExecsRequest)(nil),      // 26: ohm.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 27: ohm.v1.ListExecsResponse
-	(*StatsRequest)(nil),          // 28: ohm.v1.StatsRequest
-	(*StatsResponse)(nil),         // 29: ohm.v1.StatsResponse
-	(*TaskStats)(nil),             // 30: ohm.v1.TaskStats
-	(*Usage)(nil),                 // 31: ohm.v1.Usage
-	(*Series)(nil),                // 32: ohm.v1.Series
-	(*JobSpec)(nil),               // 33: ohm.v1.JobSpec
-	(*Job)(nil),                   // 34: ohm.v1.Job
-	(*GroupCounts)(nil),           // 35: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 38: ohm.v1.DeviceShare
-	(*Port)(nil),                  // 39: ohm.v1.Port
-	(*ExecRecord)(nil),            // 40: ohm.v1.ExecRecord
+	(*ScaleRequest)(nil),          // 13: ohm.v1.ScaleRequest
+	(*ScaleResponse)(nil),         // 14: ohm.v1.ScaleResponse
+	(*StopJobsRequest)(nil),       // 15: ohm.v1.StopJobsRequest
+	(*StopJobsResponse)(nil),      // 16: ohm.v1.StopJobsResponse
+	(*ListTasksRequest)(nil),      // 17: ohm.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 18: ohm.v1.ListTasksResponse
+	(*TaskView)(nil),              // 19: ohm.v1.TaskView
+	(*LogsRequest)(nil),           // 20: ohm.v1.LogsRequest
+	(*LogPosition)(nil),           // 21: ohm.v1.LogPosition
+	(*LogChunk)(nil),              // 22: ohm.v1.LogChunk
+	(*TerminalSize)(nil),          // 23: ohm.v1.TerminalSize
+	(*ExecStart)(nil),             // 24: ohm.v1.ExecStart
+	(*ExecInput)(nil),             // 25: ohm.v1.ExecInput
+	(*ExecOutput)(nil),            // 26: ohm.v1.ExecOutput
+	(*ExecEnd)(nil),               // 27: ohm.v1.ExecEnd
+	(*ListExecsRequest)(nil),      // 28: ohm.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 29: ohm.v1.ListExecsResponse
+	(*StatsRequest)(nil),          // 30: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 31: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 32: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 33: ohm.v1.Usage
+	(*Series)(nil),                // 34: ohm.v1.Series
+	(*JobSpec)(nil),               // 35: ohm.v1.JobSpec
+	(*Scaled)(nil),                // 36: ohm.v1.Scaled
+	(*Job)(nil),                   // 37: ohm.v1.Job
+	(*GroupCounts)(nil),           // 38: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*DeviceShare)(nil),           // 41: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 42: ohm.v1.Port
+	(*ExecRecord)(nil),            // 43: ohm.v1.ExecRecord
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	2,  // 0: ohm.v1.RebalanceResponse.moved:type_name -> ohm.v1.MoveStep
 	3,  // 1: ohm.v1.RebalanceResponse.now:type_name -> ohm.v1.MovesGain
-	33, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	35, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	6,  // 3: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	34, // 4: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
-	11, // 5: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
-	11, // 6: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	35, // 7: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	36, // 8: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	36, // 9: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	37, // 10: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
-	11, // 11: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	17, // 12: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	36, // 13: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	38, // 14: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	31, // 15: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	39, // 16: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	36, // 17: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	19, // 18: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	36, // 19: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	21, // 20: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	22, // 21: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	21, // 22: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	25, // 23: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	40, // 24: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	30, // 25: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	31, // 26: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	36, // 27: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	37, // 28: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	37, // 29: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	32, // 30: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	32, // 31: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	37, // 32: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	4,  // 33: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	7,  // 34: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	9,  // 35: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	7,  // 36: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	13, // 37: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	15, // 38: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	18, // 39: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	23, // 40: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	26, // 41: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	28, // 42: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	12, // 43: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
-	0,  // 44: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
-	5,  // 45: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	8,  // 46: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	10, // 47: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	11, // 48: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	14, // 49: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	16, // 50: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	20, // 51: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	24, // 52: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	27, // 53: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	29, // 54: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	11, // 55: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
-	1,  // 56: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
-	45, // [45:57] is the sub-list for method output_type
-	33, // [33:45] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	36, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
+	37, // 5: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	11, // 6: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
+	11, // 7: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	38, // 8: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	39, // 9: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	39, // 10: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	40, // 11: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	11, // 12: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	19, // 13: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
+	39, // 14: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	41, // 15: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	33, // 16: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	42, // 17: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	39, // 18: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	21, // 19: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	39, // 20: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	23, // 21: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	24, // 22: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	23, // 23: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	27, // 24: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	43, // 25: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	32, // 26: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	33, // 27: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	39, // 28: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	40, // 29: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	40, // 30: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	34, // 31: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	34, // 32: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	40, // 33: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	4,  // 34: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	7,  // 35: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	9,  // 36: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	7,  // 37: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	15, // 38: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	17, // 39: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	20, // 40: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	25, // 41: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	28, // 42: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	30, // 43: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	12, // 44: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
+	13, // 45: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
+	0,  // 46: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
+	5,  // 47: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	8,  // 48: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	10, // 49: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	11, // 50: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	16, // 51: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	18, // 52: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	22, // 53: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	26, // 54: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	29, // 55: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	31, // 56: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	11, // 57: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
+	14, // 58: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
+	1,  // 59: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
+	47, // [47:60] is the sub-list for method output_type
+	34, // [34:47] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }
@@ -2878,14 +3086,14 @@ func file_ohm_v1_jobs_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_init()
-	file_ohm_v1_jobs_proto_msgTypes[18].OneofWrappers = []any{}
+	file_ohm_v1_jobs_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

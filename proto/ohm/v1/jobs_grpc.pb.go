@@ -32,6 +32,7 @@ const (
 	Jobs_ListExecs_FullMethodName = "/ohm.v1.Jobs/ListExecs"
 	Jobs_Stats_FullMethodName     = "/ohm.v1.Jobs/Stats"
 	Jobs_Roll_FullMethodName      = "/ohm.v1.Jobs/Roll"
+	Jobs_Scale_FullMethodName     = "/ohm.v1.Jobs/Scale"
 	Jobs_Rebalance_FullMethodName = "/ohm.v1.Jobs/Rebalance"
 )
 
@@ -59,6 +60,8 @@ type JobsClient interface {
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 	// Roll says how the update of a service goes on.
 	Roll(ctx context.Context, in *RollRequest, opts ...grpc.CallOption) (*JobStatus, error)
+	// Scale sets the count of one group of a live service.
+	Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error)
 	// Rebalance makes one step to spread a service again: it gives up one task that would be better
 	// off elsewhere, if that leaves no more of its group down than may be. Whoever wants more asks
 	// again, until it is done.
@@ -204,6 +207,16 @@ func (c *jobsClient) Roll(ctx context.Context, in *RollRequest, opts ...grpc.Cal
 	return out, nil
 }
 
+func (c *jobsClient) Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ScaleResponse)
+	err := c.cc.Invoke(ctx, Jobs_Scale_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RebalanceResponse)
@@ -238,6 +251,8 @@ type JobsServer interface {
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	// Roll says how the update of a service goes on.
 	Roll(context.Context, *RollRequest) (*JobStatus, error)
+	// Scale sets the count of one group of a live service.
+	Scale(context.Context, *ScaleRequest) (*ScaleResponse, error)
 	// Rebalance makes one step to spread a service again: it gives up one task that would be better
 	// off elsewhere, if that leaves no more of its group down than may be. Whoever wants more asks
 	// again, until it is done.
@@ -284,6 +299,9 @@ func (UnimplementedJobsServer) Stats(context.Context, *StatsRequest) (*StatsResp
 }
 func (UnimplementedJobsServer) Roll(context.Context, *RollRequest) (*JobStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method Roll not implemented")
+}
+func (UnimplementedJobsServer) Scale(context.Context, *ScaleRequest) (*ScaleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Scale not implemented")
 }
 func (UnimplementedJobsServer) Rebalance(context.Context, *RebalanceRequest) (*RebalanceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Rebalance not implemented")
@@ -482,6 +500,24 @@ func _Jobs_Roll_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Scale_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ScaleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Scale(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Scale_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Scale(ctx, req.(*ScaleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_Rebalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RebalanceRequest)
 	if err := dec(in); err != nil {
@@ -538,6 +574,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Roll",
 			Handler:    _Jobs_Roll_Handler,
+		},
+		{
+			MethodName: "Scale",
+			Handler:    _Jobs_Scale_Handler,
 		},
 		{
 			MethodName: "Rebalance",

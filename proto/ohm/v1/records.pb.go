@@ -2291,6 +2291,7 @@ type Job struct {
 	// changed since does not reach their processes. The slots of any other group are of
 	// this version.
 	GroupVersions map[string]int64 `protobuf:"bytes,110,rep,name=group_versions,json=groupVersions,proto3" json:"group_versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Scaled        []*Scaled        `protobuf:"bytes,106,rep,name=scaled,proto3" json:"scaled,omitempty"` // the counts of the spec that somebody has set since it was submitted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2395,6 +2396,75 @@ func (x *Job) GetGroupVersions() map[string]int64 {
 	return nil
 }
 
+func (x *Job) GetScaled() []*Scaled {
+	if x != nil {
+		return x.Scaled
+	}
+	return nil
+}
+
+// Scaled is the count of one group as somebody has set it. It holds for as long as whoever
+// submits the job submits the count that it had then.
+type Scaled struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	FileCount     int32                  `protobuf:"varint,3,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scaled) Reset() {
+	*x = Scaled{}
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scaled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scaled) ProtoMessage() {}
+
+func (x *Scaled) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scaled.ProtoReflect.Descriptor instead.
+func (*Scaled) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Scaled) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Scaled) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Scaled) GetFileCount() int32 {
+	if x != nil {
+		return x.FileCount
+	}
+	return 0
+}
+
 // Rollout is the record rollouts/<ns>/<job>: how far the tasks of a live service have come to
 // what its record says.
 type Rollout struct {
@@ -2414,7 +2484,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2496,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2509,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Rollout) GetVersion() int64 {
@@ -2517,7 +2587,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2529,7 +2599,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2612,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Outcome) GetState() string {
@@ -2585,7 +2655,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2667,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2680,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -2704,7 +2774,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2786,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2799,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -2779,7 +2849,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2861,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2874,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -2833,7 +2903,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2915,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2928,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -2918,7 +2988,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3000,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3013,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -3127,7 +3197,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3139,7 +3209,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3152,7 +3222,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -3201,7 +3271,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3283,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3296,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -3353,7 +3423,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3435,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3448,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -3427,7 +3497,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3509,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3522,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Node) GetName() string {
@@ -3573,7 +3643,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3655,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3668,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Intent) GetNode() string {
@@ -3664,7 +3734,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3746,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3759,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Alive) GetNode() string {
@@ -3740,7 +3810,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3822,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3835,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Scheduler) GetName() string {
@@ -3810,7 +3880,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +3892,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +3905,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -3898,7 +3968,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +3980,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +3993,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Hold) GetNode() string {
@@ -4044,7 +4114,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4126,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4139,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Party) GetScheduler() string {
@@ -4125,7 +4195,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4207,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4220,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Conflict) GetId() string {
@@ -4282,7 +4352,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4364,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4377,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -4422,7 +4492,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4504,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4517,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Reason) GetReason() string {
@@ -4501,7 +4571,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4583,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4596,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -4604,7 +4674,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +4686,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4699,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -4707,7 +4777,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4719,7 +4789,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +4802,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Meta) GetValue() string {
@@ -4768,7 +4838,7 @@ type Average struct {
 
 func (x *Average) Reset() {
 	*x = Average{}
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +4850,7 @@ func (x *Average) String() string {
 func (*Average) ProtoMessage() {}
 
 func (x *Average) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +4863,7 @@ func (x *Average) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Average.ProtoReflect.Descriptor instead.
 func (*Average) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Average) GetNamespace() string {
@@ -4824,7 +4894,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +4906,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +4919,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -4895,7 +4965,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4907,7 +4977,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4920,7 +4990,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Quota) GetKind() string {
@@ -4980,7 +5050,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5062,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5075,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Share) GetKind() string {
@@ -5273,7 +5343,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"Disruption\x12'\n" +
 	"\x0fmax_unavailable\x18\x01 \x01(\x05R\x0emaxUnavailable\x126\n" +
-	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\xe3\x03\n" +
+	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\x8b\x04\n" +
 	"\x03Job\x12#\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -5286,10 +5356,16 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06digest\x18\a \x01(\fR\x06digest\x127\n" +
 	"\tstop_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x12(\n" +
 	"\x10more_request_ids\x18\t \x03(\tR\x0emoreRequestIds\x12E\n" +
-	"\x0egroup_versions\x18n \x03(\v2\x1e.ohm.v1.Job.GroupVersionsEntryR\rgroupVersions\x1a@\n" +
+	"\x0egroup_versions\x18n \x03(\v2\x1e.ohm.v1.Job.GroupVersionsEntryR\rgroupVersions\x12&\n" +
+	"\x06scaled\x18j \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\x1a@\n" +
 	"\x12GroupVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9e\x02\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"S\n" +
+	"\x06Scaled\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1d\n" +
+	"\n" +
+	"file_count\x18\x03 \x01(\x05R\tfileCount\"\x9e\x02\n" +
 	"\aRollout\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -5606,7 +5682,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -5640,85 +5716,86 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
 	(*Disruption)(nil),            // 30: ohm.v1.Disruption
 	(*Job)(nil),                   // 31: ohm.v1.Job
-	(*Rollout)(nil),               // 32: ohm.v1.Rollout
-	(*Outcome)(nil),               // 33: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 34: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 35: ohm.v1.Slot
-	(*Fence)(nil),                 // 36: ohm.v1.Fence
-	(*Victim)(nil),                // 37: ohm.v1.Victim
-	(*Placement)(nil),             // 38: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 39: ohm.v1.ScopeFence
-	(*Status)(nil),                // 40: ohm.v1.Status
-	(*Ended)(nil),                 // 41: ohm.v1.Ended
-	(*Node)(nil),                  // 42: ohm.v1.Node
-	(*Intent)(nil),                // 43: ohm.v1.Intent
-	(*Alive)(nil),                 // 44: ohm.v1.Alive
-	(*Scheduler)(nil),             // 45: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 46: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 47: ohm.v1.Hold
-	(*Party)(nil),                 // 48: ohm.v1.Party
-	(*Conflict)(nil),              // 49: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 50: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 51: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 52: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 53: ohm.v1.Waiting
-	(*Meta)(nil),                  // 54: ohm.v1.Meta
-	(*Average)(nil),               // 55: ohm.v1.Average
-	(*Amounts)(nil),               // 56: ohm.v1.Amounts
-	(*Quota)(nil),                 // 57: ohm.v1.Quota
-	(*Share)(nil),                 // 58: ohm.v1.Share
-	nil,                           // 59: ohm.v1.Container.EnvEntry
-	nil,                           // 60: ohm.v1.Group.EnvEntry
-	nil,                           // 61: ohm.v1.Selector.LabelsEntry
-	nil,                           // 62: ohm.v1.Spread.SharesEntry
-	nil,                           // 63: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 64: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 65: ohm.v1.Node.AttributesEntry
-	nil,                           // 66: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
+	(*Scaled)(nil),                // 32: ohm.v1.Scaled
+	(*Rollout)(nil),               // 33: ohm.v1.Rollout
+	(*Outcome)(nil),               // 34: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 35: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 36: ohm.v1.Slot
+	(*Fence)(nil),                 // 37: ohm.v1.Fence
+	(*Victim)(nil),                // 38: ohm.v1.Victim
+	(*Placement)(nil),             // 39: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 40: ohm.v1.ScopeFence
+	(*Status)(nil),                // 41: ohm.v1.Status
+	(*Ended)(nil),                 // 42: ohm.v1.Ended
+	(*Node)(nil),                  // 43: ohm.v1.Node
+	(*Intent)(nil),                // 44: ohm.v1.Intent
+	(*Alive)(nil),                 // 45: ohm.v1.Alive
+	(*Scheduler)(nil),             // 46: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 47: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 48: ohm.v1.Hold
+	(*Party)(nil),                 // 49: ohm.v1.Party
+	(*Conflict)(nil),              // 50: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 51: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 52: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 53: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 54: ohm.v1.Waiting
+	(*Meta)(nil),                  // 55: ohm.v1.Meta
+	(*Average)(nil),               // 56: ohm.v1.Average
+	(*Amounts)(nil),               // 57: ohm.v1.Amounts
+	(*Quota)(nil),                 // 58: ohm.v1.Quota
+	(*Share)(nil),                 // 59: ohm.v1.Share
+	nil,                           // 60: ohm.v1.Container.EnvEntry
+	nil,                           // 61: ohm.v1.Group.EnvEntry
+	nil,                           // 62: ohm.v1.Selector.LabelsEntry
+	nil,                           // 63: ohm.v1.Spread.SharesEntry
+	nil,                           // 64: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 65: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 66: ohm.v1.Node.AttributesEntry
+	nil,                           // 67: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 68: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	59,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	60,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	60,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	61,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	67,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	68,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	61,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	62,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	62,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	63,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	67,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	67,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	67,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	67,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	67,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	67,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	67,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	67,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	68,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	68,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	68,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	68,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	68,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	68,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	68,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	68,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
 	27,  // 33: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
 	27,  // 34: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
-	67,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
-	67,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
-	63,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	68,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
+	68,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
+	64,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	23,  // 38: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	67,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	68,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	24,  // 40: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	14,  // 41: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	25,  // 42: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
@@ -5726,74 +5803,75 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	28,  // 44: ohm.v1.JobSpec.update:type_name -> ohm.v1.UpdatePolicy
 	30,  // 45: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
 	29,  // 46: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	33,  // 47: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	68,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	68,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	64,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
-	35,  // 51: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
-	68,  // 52: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	31,  // 53: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
-	34,  // 54: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	68,  // 55: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	35,  // 56: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	35,  // 57: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,   // 58: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,   // 59: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,   // 60: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,   // 61: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	37,  // 62: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	68,  // 63: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	36,  // 64: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	68,  // 65: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	39,  // 66: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	35,  // 67: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,   // 68: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	68,  // 69: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	68,  // 70: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	38,  // 71: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	40,  // 72: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,   // 73: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,   // 74: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	65,  // 75: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	36,  // 76: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,   // 77: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	66,  // 78: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	36,  // 79: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	68,  // 80: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	68,  // 81: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	68,  // 82: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	68,  // 83: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,   // 84: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,   // 85: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	68,  // 86: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	36,  // 87: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	35,  // 88: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,   // 89: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	68,  // 90: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	35,  // 91: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	35,  // 92: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	68,  // 93: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	35,  // 94: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	48,  // 95: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	48,  // 96: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	68,  // 97: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	68,  // 98: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	51,  // 99: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	68,  // 100: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
-	68,  // 101: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	52,  // 102: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	68,  // 103: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	55,  // 104: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
-	56,  // 105: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	68,  // 106: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	56,  // 107: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	56,  // 108: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	56,  // 109: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	110, // [110:110] is the sub-list for method output_type
-	110, // [110:110] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	34,  // 47: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	69,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	69,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	65,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	32,  // 51: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
+	36,  // 52: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
+	69,  // 53: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	31,  // 54: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
+	35,  // 55: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	69,  // 56: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	36,  // 57: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	36,  // 58: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,   // 59: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,   // 60: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,   // 61: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,   // 62: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	38,  // 63: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	69,  // 64: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	37,  // 65: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	69,  // 66: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	40,  // 67: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	36,  // 68: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,   // 69: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	69,  // 70: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	69,  // 71: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	39,  // 72: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	41,  // 73: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,   // 74: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,   // 75: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	66,  // 76: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	37,  // 77: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,   // 78: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	67,  // 79: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	37,  // 80: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	69,  // 81: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	69,  // 82: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	69,  // 83: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	69,  // 84: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,   // 85: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,   // 86: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	69,  // 87: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	37,  // 88: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	36,  // 89: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,   // 90: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	69,  // 91: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	36,  // 92: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	36,  // 93: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	69,  // 94: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	36,  // 95: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	49,  // 96: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	49,  // 97: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	69,  // 98: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	69,  // 99: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	52,  // 100: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	69,  // 101: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	69,  // 102: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	53,  // 103: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	69,  // 104: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	56,  // 105: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
+	57,  // 106: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	69,  // 107: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	57,  // 108: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	57,  // 109: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	57,  // 110: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	111, // [111:111] is the sub-list for method output_type
+	111, // [111:111] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -5802,15 +5880,15 @@ func file_ohm_v1_records_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_msgTypes[25].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[46].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[52].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[47].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
