@@ -158,3 +158,18 @@ func TestSigtermLeavesTasks(t *testing.T) {
 		t.Errorf("exit code %d after the stop, stderr:\n%s", code, d.stderr())
 	}
 }
+
+// A service whose task ends again and again is shown to be in a crash loop, beside one that runs.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, shortDir(t))
+	d.ohm("run", d.job("job: web\nkind: service\ngroups:\n  - {name: good, cpu: 10m, memory: 16Mi, command: [sleep, \"1000\"]}\n  - {name: bad, cpu: 10m, memory: 16Mi, command: [sh, -c, exit 3]}\n"))
+	within(t, patience, "it is called a crash loop", func() bool {
+		s := read[struct {
+			Message string
+			Groups  []struct{ Running, Crashing int }
+		}](d.client, "status", "web")
+		return len(s.Groups) == 2 && s.Groups[0].Running == 1 && s.Groups[0].Crashing == 0 && s.Groups[1].Crashing == 1 &&
+			strings.HasPrefix(s.Message, "bad/0 is in a crash loop: it ended 3 times in a row soon after its start, at last so: exited 3")
+	})
+}

@@ -83,6 +83,7 @@ func counts(groups []*ohmv1.GroupCounts) *ohmv1.GroupCounts {
 		sum.Failed += g.Failed
 		sum.Stopped += g.Stopped
 		sum.Outdated += g.Outdated
+		sum.Crashing += g.Crashing
 	}
 	return sum
 }
@@ -101,7 +102,7 @@ func tally(kind string, c *ohmv1.GroupCounts) string {
 		word string
 		n    int32
 	}{
-		{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"running", c.Running}, {"not ready", c.Unready}, {"starting", c.Starting},
+		{"succeeded", c.Succeeded}, {"failed", c.Failed}, {"running", c.Running}, {"not ready", c.Unready}, {"in a crash loop", c.Crashing}, {"starting", c.Starting},
 		{"outdated", c.Outdated}, {"stopping", c.Stopping}, {"stopped", c.Stopped}, {"waiting", c.Waiting},
 	} {
 		if other.n > 0 && other.word != first {

@@ -117,17 +117,37 @@ func (l Limits) forEver(ended []*cellstate.Ended, now time.Time) (phase, time.Ti
 	if last == nil || Classify(last.GetStatus()) == Excused {
 		return ready, time.Time{}
 	}
-	n := 0
-	for i := len(ended) - 1; i >= 0; i-- {
-		if Classify(ended[i].GetStatus()) == Excused {
+	return due(endOf(last).Add(l.backoff(l.inRow(ended))), now)
+}
+
+// inRow is how many of the newest attempts ended by themselves one after the other, of which
+// all but the first had not run steadily.
+func (l Limits) inRow(ended []*cellstate.Ended) (n int) {
+	for _, e := range slices.Backward(ended) {
+		if Classify(e.GetStatus()) == Excused {
 			continue
 		}
 		n++
-		if ran(ended[i]) >= l.Steady {
+		if ran(e) >= l.Steady {
 			break
 		}
 	}
-	return due(endOf(last).Add(l.backoff(n)), now)
+	return n
+}
+
+// crashes says whether the task of a slot that shall run for ever does not get to: it ended
+// again and again soon after its start, and has not run steadily since.
+func (l Limits) crashes(s slot, now time.Time) bool {
+	const often = 3
+	if s.task == nil || s.phase == kept || s.phase == blocked {
+		return false
+	}
+	last := newest(s.task.Ended)
+	if last == nil || ran(last) >= l.Steady || l.inRow(s.task.Ended) < often {
+		return false
+	}
+	started := s.task.Status.GetStarted()
+	return s.phase != live || started == nil || now.Sub(started.AsTime()) < l.Steady
 }
 
 func due(at, now time.Time) (phase, time.Time) {

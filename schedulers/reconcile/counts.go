@@ -9,7 +9,7 @@ import (
 // counts says where the slots of each group stand. Each slot of the present version is
 // counted once, as the task of an older version while that stays in its place; tasks that are
 // being stopped because their version, index or group is not wanted any more come on top, as
-// stopping.
+// stopping. What is in a crash loop is counted as that besides.
 func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 	var all []*ohmv1.GroupCounts
 	of := map[string]*ohmv1.GroupCounts{}
@@ -38,6 +38,9 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 	for _, s := range d.slots {
 		c := group(s.Group)
 		c.Count++
+		if over == "" && !runsToEnd(d.spec) && d.limits.crashes(s, d.now) {
+			c.Crashing++
+		}
 		switch s.phase {
 		case succeeded:
 			c.Succeeded++

@@ -31,7 +31,7 @@ func countsText(c *ohmv1.GroupCounts) string {
 		name string
 		n    int32
 	}{
-		{"waiting", c.GetWaiting()}, {"starting", c.GetStarting()}, {"running", c.GetRunning()}, {"stopping", c.GetStopping()},
+		{"waiting", c.GetWaiting()}, {"starting", c.GetStarting()}, {"running", c.GetRunning()}, {"crashing", c.GetCrashing()}, {"stopping", c.GetStopping()},
 		{"succeeded", c.GetSucceeded()}, {"failed", c.GetFailed()}, {"stopped", c.GetStopped()},
 	} {
 		if p.n != 0 {
@@ -71,6 +71,18 @@ func TestJob(t *testing.T) {
 			name:  "of a kind of a later release: what runs is shown",
 			cell:  func(t *testing.T) *build { return newBuild(t, "quantum", 1).live(slot(1), 1, "n1", task.Running) },
 			state: "Running", counts: "1: running 1",
+		},
+		{
+			name: "service: a crash loop",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "service", 2).ended(slot(0), exit(1, -2), exit(1, -1), exit(1, 0)).live(slot(1), 1, "n1", task.Running)
+			},
+			wake: 4, state: "Running", counts: "2: waiting 1 running 1 crashing 1",
+		},
+		{
+			name: "service: twice is none",
+			cell: func(t *testing.T) *build { return newBuild(t, "service", 1).ended(slot(0), exit(1, -1), exit(1, 0)) },
+			wake: 2, state: "Pending", counts: "1: waiting 1",
 		},
 		{
 			name: "a task in a state of a later release is there", cell: func(t *testing.T) *build { return newBuild(t, "batch", 1).live(slot(0), 1, "n1", 99) },
@@ -248,7 +260,7 @@ func TestJob(t *testing.T) {
 			cell:  func(t *testing.T) *build { return newBuild(t, "service", 1).ended(slot(0), quick(3)...) },
 			now:   3.5,
 			wake:  4,
-			state: "Pending", counts: "1: waiting 1",
+			state: "Pending", counts: "1: waiting 1 crashing 1",
 		},
 		{
 			name: "service: a steady run starts the backoff afresh",
@@ -272,7 +284,7 @@ func TestJob(t *testing.T) {
 			name:  "service: has no budget",
 			cell:  func(t *testing.T) *build { return newBuild(t, "service", 1).ended(slot(0), quick(100)...) },
 			now:   60,
-			needs: "0#101", state: "Pending", counts: "1: waiting 1",
+			needs: "0#101", state: "Pending", counts: "1: waiting 1 crashing 1",
 		},
 		{
 			name:  "service: with count 0 is running",

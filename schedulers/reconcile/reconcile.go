@@ -117,6 +117,7 @@ type slot struct {
 
 // judged is a job with all its slots looked at.
 type judged struct {
+	limits   Limits
 	snapshot *cellstate.Snapshot
 	job      *cellstate.Job
 	spec     *ohmv1.JobSpec
@@ -130,7 +131,7 @@ type judged struct {
 }
 
 func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *judged {
-	d := &judged{snapshot: s, job: j, spec: j.Record.GetSpec(), now: now}
+	d := &judged{limits: l, snapshot: s, job: j, spec: j.Record.GetSpec(), now: now}
 	for _, t := range j.Tasks {
 		if t.Placement != nil {
 			d.live++

@@ -90,6 +90,16 @@ func (l Limits) message(d *judged, decision Decision) string {
 		return l.whyWaiting(d)
 	}
 	for _, s := range d.slots {
+		if !runsToEnd(d.spec) && l.crashes(s, d.now) {
+			text := fmt.Sprintf("%s/%d is in a crash loop: it ended %d times in a row soon after its start, at last so: %s", s.Group, s.Index,
+				l.inRow(s.task.Ended), task.CauseText(newest(s.task.Ended).GetStatus()))
+			if s.phase == backoff {
+				text += fmt.Sprintf("; attempt %d follows in %s", s.task.Attempts()+1, seconds(s.until.Sub(d.now)))
+			}
+			return text
+		}
+	}
+	for _, s := range d.slots {
 		if s.phase == backoff {
 			last := newest(s.task.Ended)
 			return fmt.Sprintf("%s/%d ended (%s), attempt %d follows in %s", s.Group, s.Index,

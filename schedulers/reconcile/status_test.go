@@ -38,6 +38,18 @@ func TestStatusSaysWhy(t *testing.T) {
 		{"backoff", func(t *testing.T) *build {
 			return newBuild(t, "batch", 1, retries(3)).registered("a").ended(slot(0), exit(3, 0), exit(3, 10))
 		}, 10.2, "main/0 ended (exited 3), attempt 3 follows in 2 s"},
+		{"a crash loop, before the next attempt", func(t *testing.T) *build {
+			return newBuild(t, "service", 1).registered("a").ended(slot(0), exit(3, 0), exit(3, 10), exit(4, 20))
+		}, 20.2, "main/0 is in a crash loop: it ended 3 times in a row soon after its start, at last so: exited 4; attempt 4 follows in 4 s"},
+		{"a crash loop, in an attempt", func(t *testing.T) *build {
+			return newBuild(t, "service", 1).ended(slot(0), exit(3, -30), exit(3, -20), exit(3, -10)).live(slot(0), 4, "n1", task.Running)
+		}, 59, "main/0 is in a crash loop: it ended 3 times in a row soon after its start, at last so: exited 3"},
+		{"a crash loop is over with a steady run", func(t *testing.T) *build {
+			return newBuild(t, "service", 1).ended(slot(0), exit(3, -30), exit(3, -20), exit(3, -10)).live(slot(0), 4, "n1", task.Running)
+		}, 60, ""},
+		{"moved again and again is no crash loop", func(t *testing.T) *build {
+			return newBuild(t, "service", 1).ended(slot(0), because(task.Drained, -30), because(task.Preempted, -20), because(task.NodeLost, -10)).live(slot(0), 4, "n1", task.Running)
+		}, 1, ""},
 		{"the older version", func(t *testing.T) *build {
 			return newBuild(t, "batch", 1, version(2)).registered("a").live(slotV(0, 1), 1, "n1", task.Running)
 		}, 1, "main/0 waits until the task of the older version has ended"},

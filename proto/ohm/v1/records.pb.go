@@ -2648,6 +2648,7 @@ type GroupCounts struct {
 	Failed        int32                  `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
 	Stopped       int32                  `protobuf:"varint,9,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	Outdated      int32                  `protobuf:"varint,110,opt,name=outdated,proto3" json:"outdated,omitempty"` // tasks of older versions that stay for now
+	Crashing      int32                  `protobuf:"varint,111,opt,name=crashing,proto3" json:"crashing,omitempty"` // of a job that shall run for ever: in a crash loop, be it live or before its next attempt
 	Unready       int32                  `protobuf:"varint,20,opt,name=unready,proto3" json:"unready,omitempty"`    // of those running: that have a readiness check and do not pass it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2749,6 +2750,13 @@ func (x *GroupCounts) GetStopped() int32 {
 func (x *GroupCounts) GetOutdated() int32 {
 	if x != nil {
 		return x.Outdated
+	}
+	return 0
+}
+
+func (x *GroupCounts) GetCrashing() int32 {
+	if x != nil {
+		return x.Crashing
 	}
 	return 0
 }
@@ -5379,7 +5387,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\aOutcome\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12+\n" +
 	"\x06groups\x18\x02 \x03(\v2\x13.ohm.v1.GroupCountsR\x06groups\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa9\x02\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xc5\x02\n" +
 	"\vGroupCounts\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -5390,7 +5398,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\tsucceeded\x18\a \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\b \x01(\x05R\x06failed\x12\x18\n" +
 	"\astopped\x18\t \x01(\x05R\astopped\x12\x1a\n" +
-	"\boutdated\x18n \x01(\x05R\boutdated\x12\x18\n" +
+	"\boutdated\x18n \x01(\x05R\boutdated\x12\x1a\n" +
+	"\bcrashing\x18o \x01(\x05R\bcrashing\x12\x18\n" +
 	"\aunready\x18\x14 \x01(\x05R\aunready\"|\n" +
 	"\x04Slot\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +

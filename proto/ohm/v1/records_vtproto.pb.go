@@ -2427,6 +2427,13 @@ func (m *GroupCounts) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Crashing != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Crashing))
+		i--
+		dAtA[i] = 0x6
+		i--
+		dAtA[i] = 0xf8
+	}
 	if m.Outdated != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Outdated))
 		i--
@@ -5782,6 +5789,9 @@ func (m *GroupCounts) SizeVT() (n int) {
 	}
 	if m.Outdated != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Outdated))
+	}
+	if m.Crashing != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Crashing))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -13663,6 +13673,25 @@ func (m *GroupCounts) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Outdated |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 111:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Crashing", wireType)
+			}
+			m.Crashing = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Crashing |= int32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -27763,6 +27792,25 @@ func (m *GroupCounts) UnmarshalVTUnsafe(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Outdated |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 111:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Crashing", wireType)
+			}
+			m.Crashing = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Crashing |= int32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
