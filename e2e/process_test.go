@@ -101,7 +101,7 @@ func spawn(t *testing.T, cmd *exec.Cmd) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s\nsaid:\n%s%s", p.name, p.stdout(), tail(p.stderr()))
+			t.Logf("%s\nsaid:\n%s%s", p.name, tail(p.stdout()), tail(p.stderr()))
 		}
 	})
 	return p

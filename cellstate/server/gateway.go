@@ -52,6 +52,8 @@ type gateway struct {
 	closed   bool // run has ended, or is about to
 	sessions map[cellstate.NodeName]*session
 	logs     map[string]*logRelay // by request id, until the agent has answered
+	told     cellstate.Revision   // of the last round: of that snapshot all sessions know
+	rounds   chan struct{}        // closed at the end of the next round; nil: nobody waits for it
 }
 
 func newGateway(s *Server) *gateway {
@@ -165,6 +167,7 @@ func (g *gateway) assign(ctx context.Context) error {
 		snapshot, newer := g.server.cfg.Mirror.Watch()
 		if snapshot != nil {
 			g.round(snapshot, last, time.Now())
+			g.roundOver(snapshot.Revision())
 		}
 		var flush <-chan time.Time
 		if len(g.late) > 0 {
@@ -255,6 +258,43 @@ func (g *gateway) round(snapshot, since *cellstate.Snapshot, now time.Time) {
 			g.joint[s.node] = true
 		} else {
 			delete(g.joint, s.node)
+		}
+	}
+}
+
+// roundOver wakes whoever waits for the end of a round.
+func (g *gateway) roundOver(at cellstate.Revision) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.told = at
+	if g.rounds != nil {
+		close(g.rounds)
+		g.rounds = nil
+	}
+}
+
+// caughtUp waits until what a snapshot of that revision says of the session's node is on its
+// way to the agent: what is asked after that does not overtake it.
+func (g *gateway) caughtUp(ctx context.Context, s *session, at cellstate.Revision) error {
+	for {
+		g.mu.Lock()
+		if g.told >= at && s.complete.Load() && !s.behind.Load() {
+			g.mu.Unlock()
+			return nil
+		}
+		if g.rounds == nil {
+			g.rounds = make(chan struct{})
+		}
+		over := g.rounds
+		g.mu.Unlock()
+		select {
+		case <-over:
+		case <-g.closing:
+			return errClosing
+		case <-s.ctx.Done():
+			return s.hasEnded()
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

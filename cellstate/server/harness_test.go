@@ -162,6 +162,7 @@ type agent struct {
 	revision int64 // of the last message about the desired state
 	want     map[string]*ohmv1.Assignment
 	logs     []*ohmv1.LogRequest
+	unknown  bool // one of them is of a task that it had not been told of
 	execs    []*ohmv1.ExecRequest
 }
 
@@ -217,6 +218,7 @@ func (a *agent) next() error {
 		a.take(m.Incremental.GetAssignments(), m.Incremental.GetRemoved())
 		a.revision = m.Incremental.GetRevision()
 	case *ohmv1.ServerMessage_Logs:
+		a.unknown = a.unknown || a.want[m.Logs.GetTaskId()] == nil
 		a.logs = append(a.logs, m.Logs)
 	case *ohmv1.ServerMessage_Exec:
 		a.execs = append(a.execs, m.Exec)

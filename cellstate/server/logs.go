@@ -49,7 +49,9 @@ func (s *jobs) Logs(req *ohmv1.LogsRequest, stream grpc.ServerStreamingServer[oh
 	}
 	for {
 		var placement *ohmv1.Placement
+		var seen cellstate.Revision
 		err := s.eachChange(ctx, jobName(req.GetNamespace(), req.GetJob()), func(snapshot *cellstate.Snapshot, row *cellstate.Job) (done bool, err error) {
+			seen = snapshot.Revision()
 			placement, err = attemptOf(row, req, at, again)
 			if errors.Is(err, errNotStarted) && req.GetFollow() {
 				if at.attempt == 0 && row.Live() || at.attempt > 0 && comes(snapshot, row, req, at) {
@@ -69,7 +71,7 @@ func (s *jobs) Logs(req *ohmv1.LogsRequest, stream grpc.ServerStreamingServer[oh
 		}
 		at, again = place{placement.GetSlot().GetVersion(), placement.GetAttempt()}, false
 		goesOn := req.GetFollow() && req.GetAttempt() == 0
-		if err := s.gateway.relay(ctx, placement, ask, stream.Send); err != nil {
+		if err := s.gateway.relay(ctx, placement, seen, ask, stream.Send); err != nil {
 			if !goesOn || !s.replaced(req, at) || !errors.Is(err, errUnavailable) && !errors.Is(err, cellstate.ErrNotFound) {
 				return err
 			}
@@ -229,8 +231,9 @@ func groupNames(spec *ohmv1.JobSpec) string {
 	return strings.Join(names, ", ")
 }
 
-// relay asks the agent for a log and sends what it answers.
-func (g *gateway) relay(ctx context.Context, p *ohmv1.Placement, req *ohmv1.LogRequest, send func(*ohmv1.LogChunk) error) error {
+// relay asks the agent for the log of a placement that was seen at a revision, and sends what
+// it answers.
+func (g *gateway) relay(ctx context.Context, p *ohmv1.Placement, seen cellstate.Revision, req *ohmv1.LogRequest, send func(*ohmv1.LogChunk) error) error {
 	s := g.session(cellstate.NodeName(p.GetNode()))
 	if s == nil {
 		return g.elsewhere(p.GetNode())
@@ -248,6 +251,9 @@ func (g *gateway) relay(ctx context.Context, p *ohmv1.Placement, req *ohmv1.LogR
 	patient, cancel := context.WithTimeoutCause(ctx, g.server.cfg.Limits.Slow,
 		refuse(errUnavailable, "the agent of node %s does not answer", p.GetNode()))
 	defer cancel()
+	if err := g.caughtUp(patient, s, seen); err != nil { // or the agent would not know the task yet
+		return err
+	}
 	req = proto.CloneOf(req)
 	req.Id, req.TaskId = id, cellstate.TaskID(p)
 	if err := s.ask(patient, &ohmv1.ServerMessage{Message: &ohmv1.ServerMessage_Logs{Logs: req}}); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -103,6 +104,51 @@ func TestFollowAcrossAttempts(t *testing.T) {
 	}
 	w.pushes(&ohmv1.LogChunk{Id: req.GetId()})
 	heard(t, stream, "")
+}
+
+// The log of a task is asked for as soon as it is placed, and no sooner than its agent knows of
+// the task; by the first message of a session, too.
+func TestLogOfTheNew(t *testing.T) {
+	w := serve(t, nil)
+	a := w.attach("n1", "one")
+	follow := func(job string) {
+		t.Helper()
+		w.submit(celltest.Job{Name: job})
+		stream, err := w.jobs.Logs(w.ctx, &ohmv1.LogsRequest{Job: job, AnyIndex: true, Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { // ends with the world
+			for err == nil {
+				_, err = stream.Recv()
+			}
+		}()
+	}
+	const jobs = 20
+	for i := range jobs {
+		name := fmt.Sprint("j", i)
+		follow(name)
+		w.cell.Place(name, 0, "n1")
+		if id := a.asked(i).GetTaskId(); a.unknown {
+			t.Fatalf("asked for the log of %s before the agent knows of it", id)
+		}
+	}
+	a.cancel()
+	w.submit(celltest.Job{Name: "next"})
+	w.cell.Place("next", 0, "n1")
+	w.seen()
+	again := w.open("n1", "two")
+	go func() { // ends with the world
+		for err := error(nil); err == nil || status.Code(err) == codes.Unavailable; { // until the session is there
+			stream, broken := w.jobs.Logs(w.ctx, &ohmv1.LogsRequest{Job: "next", AnyIndex: true})
+			if err = broken; err == nil {
+				_, err = stream.Recv()
+			}
+		}
+	}()
+	if again.asked(0); again.unknown {
+		t.Error("asked for a log before Complete")
+	}
 }
 
 // A log that was removed is not found, and it is said since when.

@@ -38,10 +38,11 @@ type session struct {
 	left   chan struct{}           // closed when it has written its last
 	out    chan *ohmv1.ServerMessage
 
-	ready   atomic.Bool  // its agent may be told
-	heard   atomic.Int64 // when the agent was last heard, Unix nanoseconds
-	sending atomic.Int64 // since when a message is being sent; 0: none is
-	behind  atomic.Bool  // something to say has found no room in the outbox
+	ready    atomic.Bool  // its agent may be told
+	complete atomic.Bool  // Complete is in the outbox, or was sent
+	heard    atomic.Int64 // when the agent was last heard, Unix nanoseconds
+	sending  atomic.Int64 // since when a message is being sent; 0: none is
+	behind   atomic.Bool  // something to say has found no room in the outbox
 
 	// aliveMu is held while the alive record is written, so that nothing writes it
 	// after the session has deleted it.
@@ -268,6 +269,7 @@ func (s *session) tell(snapshot *cellstate.Snapshot, row *cellstate.Node, cell s
 	case s.out <- message:
 		t.take(row, snapshot.Revision(), change)
 		t.removed, t.said = nil, now
+		s.complete.Store(true)
 	default:
 		s.behind.Store(true)
 	}
@@ -324,8 +326,12 @@ func (s *session) ask(ctx context.Context, m *ohmv1.ServerMessage) error {
 	case s.out <- m:
 		return nil
 	case <-s.ctx.Done():
-		return refuse(errUnavailable, "the session of node %s has ended: %v", s.node, context.Cause(s.ctx))
+		return s.hasEnded()
 	case <-ctx.Done():
 		return fmt.Errorf("asking node %s: %w", s.node, context.Cause(ctx))
 	}
+}
+
+func (s *session) hasEnded() error {
+	return refuse(errUnavailable, "the session of node %s has ended: %v", s.node, context.Cause(s.ctx))
 }
