@@ -97,6 +97,18 @@ func (c client) tasks(job string) map[string]taskView {
 	return all
 }
 
+// pid is that of a task's command, once the cell knows that it runs.
+func (c client) pid(task string) (pid int) {
+	c.t.Helper()
+	job, _, _ := strings.Cut(task, "/")
+	within(c.t, patience, task+" runs", func() bool {
+		v := c.tasks(job)[task]
+		pid = v.Pid
+		return v.State == "Running" && pid > 0
+	})
+	return pid
+}
+
 // jobView is what `ohm status JOB -o json` says.
 type jobView struct{ Job, State, Message string }
 

@@ -24,6 +24,11 @@ func TestCase67ThreeKills(t *testing.T) {
 	within(t, patience, "the two that end have ended", func() bool {
 		return d.status("eater").State == "Failed" && d.status("own").State == "Failed"
 	})
+	for cause, want := range map[string]string{"OOMKilled": "1", "Signalled": "1"} {
+		if got := d.metric(fmt.Sprintf(`ohm_attempts_ended_total{cause=%q}`, cause)); got != want {
+			t.Errorf("%s attempts are counted as %q", cause, got)
+		}
+	}
 	limit, peak := "its limit is 64Mi", "it used up to "
 	for _, verb := range [][]string{{"task", "list", "eater"}, {"status", "eater"}, {"explain", "eater"}} {
 		if out := d.ohm(verb...); !strings.Contains(out, "OOMKilled") || !strings.Contains(out, limit) || !strings.Contains(out, peak) {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
@@ -22,6 +23,23 @@ func newRequestCounter() *requestCounter {
 
 func (c *requestCounter) count(method string, err error) {
 	c.WithLabelValues(method, status.Code(err).String()).Inc()
+}
+
+// endCounter counts the ends that agents reported, by cause.
+type endCounter struct{ *prometheus.CounterVec }
+
+func newEndCounter() *endCounter {
+	return &endCounter{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ohm_attempts_ended_total", Help: "Attempts of which this server has stored the end that their agents reported.",
+	}, []string{"cause"})}
+}
+
+// count takes causes that are not known here, as an agent of a later release may have, for one.
+func (c *endCounter) count(cause string) {
+	if _, known := task.ClassOf(cause); !known {
+		cause = "other"
+	}
+	c.WithLabelValues(cause).Inc()
 }
 
 // metrics recounts the gauges from the snapshot at each scrape, so they cannot drift:
@@ -64,10 +82,12 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	m.server.requests.Describe(out)
+	m.server.ends.Describe(out)
 }
 
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	m.server.requests.Collect(out)
+	m.server.ends.Collect(out)
 	mirror := m.server.cfg.Mirror
 	for d, v := range map[*prometheus.Desc]int64{m.loads: mirror.Loads(), m.checked: mirror.Checked(), m.differed: mirror.Differed()} {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))

@@ -204,8 +204,11 @@ func (r *reports) commit(ctx context.Context, taken map[attempt]*ohmv1.Status) (
 			mu.Lock()
 			defer mu.Unlock()
 			for i, at := range out.Applied {
-				if at > 0 {
-					delete(left, of[from+i])
+				if a := of[from+i]; at > 0 {
+					if this := left[a]; task.Ended(this.GetState()) {
+						r.server.ends.count(this.GetCause())
+					}
+					delete(left, a)
 				} else {
 					wait = max(wait, out.Revision)
 				}

@@ -78,6 +78,7 @@ type Server struct {
 	log      *zap.Logger
 	gateway  *gateway
 	requests *requestCounter
+	ends     *endCounter
 }
 
 // New returns a server; it serves agents while Run runs.
@@ -86,7 +87,7 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	s := &Server{cfg: cfg, log: cfg.Log.With(zap.String("cell", cfg.Cell)), requests: newRequestCounter()}
+	s := &Server{cfg: cfg, log: cfg.Log.With(zap.String("cell", cfg.Cell)), requests: newRequestCounter(), ends: newEndCounter()}
 	s.gateway = newGateway(s)
 	return s
 }
