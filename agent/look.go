@@ -100,3 +100,22 @@ func (l *loop) observe(ctx context.Context, e *entry) {
 		l.Log.Warn("a task cannot be observed", zap.String("task", e.id), zap.Error(err))
 	}
 }
+
+// saw takes over what was observed of a task, or that it could not be.
+func (l *loop) saw(e *entry, o driver.Observation, here bool, err error) {
+	if e.blind = err != nil; e.blind {
+		l.blind[e.id] = e
+		return
+	}
+	delete(l.blind, e.id)
+	if e.alive() {
+		l.living--
+	}
+	if e.seen, e.here = o, here; e.alive() {
+		l.living++
+	}
+	if l.samples {
+		l.usage.setAlive(e.id, e.alive(), e.memo.Run.GetPlacement().GetResources().GetDiskBytes())
+	}
+	l.touch(e)
+}

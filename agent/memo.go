@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/ohmcell/ohm/agent/health"
@@ -81,4 +82,27 @@ func decodeMemo(data []byte) (memo, error) {
 		}
 	}
 	return m, nil
+}
+
+// remember puts a changed memo into the journal; flush makes it durable.
+func (l *loop) remember(e *entry, m memo) {
+	if m == e.memo {
+		return
+	}
+	e.memo = m
+	if l.book == nil {
+		return
+	}
+	data, err := m.encode()
+	if err != nil {
+		l.Log.Error("a task cannot be written down", zap.String("task", e.id), zap.Error(err))
+		return
+	}
+	l.book.Put(e.id, data)
+}
+
+func (l *loop) flush() {
+	if l.book != nil {
+		_ = l.book.Flush() // it says so itself, and goes on
+	}
 }
