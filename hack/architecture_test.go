@@ -133,7 +133,7 @@ func checkSiblings(all []pkg, g graph) (faults []string) {
 		why    string
 	}{
 		{"schedulers", []string{"schedulers/place", "schedulers/reconcile", "schedulers/schedtest"}, "policies meet only in the cell"},
-		{"agent/driver", []string{"agent/driver/drivertest", "agent/driver/capability", "agent/driver/cgroup", "agent/driver/folder", "agent/driver/logdir", "agent/driver/publish", "agent/driver/registry", "agent/driver/segment", "agent/driver/thread"}, "a driver stands alone"},
+		{"agent/driver", []string{"agent/driver/drivertest", "agent/driver/capability", "agent/driver/cgroup", "agent/driver/folder", "agent/driver/logdir", "agent/driver/proc", "agent/driver/publish", "agent/driver/registry", "agent/driver/segment", "agent/driver/thread"}, "a driver stands alone"},
 	}
 	for _, f := range families {
 		member := func(path string) bool {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
@@ -202,37 +201,6 @@ func TestOneFetch(t *testing.T) {
 	(<-next)()
 	if len(p.fetches) > 0 {
 		t.Errorf("%d fetches are left", len(p.fetches))
-	}
-}
-
-// TestDraftCutShort: what a start leaves that was cut short before the task had its folder is
-// given back soon, and not while somebody makes it.
-func TestDraftCutShort(t *testing.T) {
-	s := newSetup(t)
-	p := s.place(t)
-	draft := filepath.Join(p.tasks, draftPrefix+"1")
-	if err := os.Mkdir(draft, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	held, _, err := folder.Lock(draft, syscall.LOCK_EX)
-	if err != nil {
-		t.Fatal(err)
-	}
-	age(t, draft)
-	if err := p.sweepDrafts(); err != nil || !folder.Exists(draft) {
-		t.Errorf("swept %v, it is there: %v", err, folder.Exists(draft))
-	}
-	held.Close()
-	if err := p.sweepDrafts(); err != nil || folder.Exists(draft) {
-		t.Errorf("swept %v, it is there: %v", err, folder.Exists(draft))
-	}
-}
-
-func age(t *testing.T, path string) {
-	t.Helper()
-	hour := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(path, hour, hour); err != nil {
-		t.Fatal(err)
 	}
 }
 

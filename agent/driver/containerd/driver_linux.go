@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/logdir"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/agent/driver/publish"
 )
 
@@ -94,11 +94,9 @@ func New(c Config) (*Driver, error) {
 	if d.init, err = findInit(c.Init); err != nil {
 		return nil, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
+	if d.boot, err = proc.BootID(); err != nil {
 		return nil, err
 	}
-	d.boot = strings.TrimSpace(string(boot))
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -204,7 +202,6 @@ type state struct {
 	Started time.Time      // of the main command, or of the first container before that
 	Main    bool           // the main command was started
 	Pid     int            // of the main command; 0: not known
-	Start   uint64         // its start time, clock ticks after boot
 }
 
 // begun says whether any command of the task may have run.

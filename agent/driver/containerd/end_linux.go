@@ -230,7 +230,7 @@ func (d *Driver) dropContainer(ctx context.Context, id string) error {
 // cgroups below its own, of which no task has a folder; and folders that were cut short. A
 // task that is starting has its folder first, and one that is removed has it last.
 func (d *Driver) sweep(ctx context.Context) error {
-	if err := d.sweepDrafts(); err != nil {
+	if err := folder.Sweep(d.tasks); err != nil {
 		return err
 	}
 	boxes, err := d.client.Containers(ctx)

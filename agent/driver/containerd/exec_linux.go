@@ -19,6 +19,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 )
 
 // Exec has runc start the program in the container.
@@ -198,11 +199,11 @@ func (d *Driver) killBelow(id string, root int) {
 
 func below(pid, root int) bool {
 	for range 1000 {
-		s, ok := readStatus(pid)
-		if !ok || s.parent <= 1 {
+		p, err := proc.ReadPlace(pid)
+		if err != nil || p.Parent <= 1 {
 			return false
 		}
-		if pid = s.parent; pid == root {
+		if pid = p.Parent; pid == root {
 			return true
 		}
 	}

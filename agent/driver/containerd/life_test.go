@@ -230,7 +230,7 @@ func TestSweep(t *testing.T) {
 	if err := os.RemoveAll(p.folder("lost")); err != nil { // its folder is gone: nobody knows it
 		t.Fatal(err)
 	}
-	cut := p.folder(gonePrefix + "cut")
+	cut := p.folder(folder.GonePrefix + "cut")
 	if err := os.Mkdir(cut, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/agent/driver/publish"
 )
 
@@ -26,9 +27,8 @@ const networkFile = "network.json"
 
 // keeper is the process in a task's network.
 type keeper struct {
-	Boot  string // of the node; a pid of another one means nothing
-	Pid   int
-	Start uint64 // clock ticks after boot
+	Boot string // of the node; a pid of another one means nothing
+	proc.Process
 }
 
 // keeperFor is how long a keeper may take to be ready on a machine that is out of breath.
@@ -73,7 +73,8 @@ func (d *Driver) startKeeper(t driver.Task) (k keeper, err error) {
 	if err != nil {
 		return k, err
 	}
-	k = keeper{d.boot, pid, startTime(pid)} // our own child, not reaped yet
+	is, _ := proc.ReadStat(pid) // our own child, not reaped yet: there is one
+	k = keeper{d.boot, proc.Process{Pid: pid, Start: is.Start}}
 	word := make([]byte, 1024)
 	n := 0
 	if err = ready.SetReadDeadline(time.Now().Add(keeperFor)); err == nil {
@@ -163,7 +164,7 @@ func (d *Driver) keeper(id string) keeper {
 
 // keeps says whether exactly this process is there and keeps the network of the task.
 func (d *Driver) keeps(k keeper, id string) bool {
-	return k.Pid != 0 && startTime(k.Pid) == k.Start && d.keeperOf(k.Pid) == id
+	return k.Lives() && d.keeperOf(k.Pid) == id
 }
 
 // keeperOf is the task of this agent whose network the process keeps; empty: it does no such
@@ -174,7 +175,7 @@ func (d *Driver) keeperOf(pid int) (id string) {
 	if len(args) != 4 || args[1] != "net" || filepath.Dir(args[2]) != d.tasks || filepath.Base(args[0]) != filepath.Base(d.init) {
 		return ""
 	}
-	if s, ok := readStatus(pid); !ok || s.nested {
+	if p, err := proc.ReadPlace(pid); err != nil || p.Nested {
 		return "" // a task can call itself what it likes
 	}
 	return filepath.Base(args[2])
@@ -182,13 +183,11 @@ func (d *Driver) keeperOf(pid int) (id string) {
 
 // keepers are all living ones of this agent's tasks.
 func (d *Driver) keepers() map[string][]int {
-	entries, _ := os.ReadDir("/proc") // without it there is nothing to be seen
+	pids, _ := proc.Pids() // without them there is nothing to be seen
 	all := map[string][]int{}
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if id := d.keeperOf(pid); id != "" {
-				all[id] = append(all[id], pid)
-			}
+	for _, pid := range pids {
+		if id := d.keeperOf(pid); id != "" {
+			all[id] = append(all[id], pid)
 		}
 	}
 	return all
@@ -200,7 +199,8 @@ func (d *Driver) endNetwork(ctx context.Context, t driver.Task) error {
 	if !t.OwnNetwork {
 		return nil
 	}
-	if k := d.keeper(t.ID); k.Pid != 0 && startTime(k.Pid) == k.Start {
+	k := d.keeper(t.ID)
+	if is, err := proc.ReadStat(k.Pid); err == nil && is.Process == k.Process {
 		// If it has ended, and was our own child, it is still to be reaped.
 		_, _ = syscall.Wait4(k.Pid, nil, syscall.WNOHANG, nil)
 	}

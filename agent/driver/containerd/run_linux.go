@@ -251,7 +251,7 @@ func (d *Driver) begun(ctx context.Context, t driver.Task, c driver.Container, s
 		return st, err
 	}
 	st.Main = true
-	st.Pid, st.Start = findCommand(d.cgroups(t.ID).PIDs(), init, local)
+	st.Pid = findCommand(d.cgroups(t.ID).PIDs(), init, local)
 	return st, d.writeState(t.ID, st)
 }
 

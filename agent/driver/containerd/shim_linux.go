@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 )
 
 // runcRoot is where runc, under a shim, keeps what it knows of containers.
@@ -67,13 +67,11 @@ func (d *Driver) doubtful(container string) bool {
 
 // shims are the living shims in the agent's namespace, by container.
 func (d *Driver) shims() map[string]int {
-	entries, _ := os.ReadDir("/proc") // without it there is nothing to be seen
+	pids, _ := proc.Pids() // without them there is nothing to be seen
 	all := map[string]int{}
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if container := d.shimOf(pid); container != "" {
-				all[container] = pid
-			}
+	for _, pid := range pids {
+		if container := d.shimOf(pid); container != "" {
+			all[container] = pid
 		}
 	}
 	return all

@@ -22,12 +22,6 @@ import (
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
-// Folders in the making and in the unmaking, beside those of the tasks.
-const (
-	draftPrefix = ".draft-"
-	gonePrefix  = ".gone-"
-)
-
 // Start begins the task, or goes on with a start that was cut short.
 func (d *Driver) Start(ctx context.Context, t driver.Task) error {
 	if err := driver.Check(t, d.Capabilities()); err != nil {
@@ -111,35 +105,17 @@ func (d *Driver) deadline(ctx context.Context, t driver.Task) (context.Context, 
 }
 
 // claim makes the task's folder; fs.ErrExist if somebody was faster.
-func (d *Driver) claim(t driver.Task) (err error) {
-	draft, err := os.MkdirTemp(d.tasks, draftPrefix)
+func (d *Driver) claim(t driver.Task) error {
+	held, err := folder.Claim(d.tasks, t.ID, func(draft string) error {
+		if err := os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
+			return err
+		}
+		return folder.Write(filepath.Join(draft, specFile), t)
+	})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.RemoveAll(draft)
-		}
-	}()
-	held, _, err := folder.Lock(draft, unix.LOCK_EX)
-	if err != nil {
-		return err
-	}
-	defer held.Close() // until it is there under its name
-	if err := os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
-		return err
-	}
-	if err := folder.Write(filepath.Join(draft, specFile), t); err != nil {
-		return err
-	}
-	// Refused where there is one: none is ever empty.
-	if err := os.Rename(draft, d.folder(t.ID)); err != nil {
-		if errors.Is(err, unix.ENOTEMPTY) {
-			return fs.ErrExist
-		}
-		return err
-	}
-	return folder.SyncDir(d.tasks)
+	return held.Close() // whoever takes it next starts the task
 }
 
 // begin makes everything of the task and starts its first containers. The lock is held.

@@ -140,14 +140,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := d.cgroups(id).Remove(); err != nil {
 		return err
 	}
-	gone := filepath.Join(d.tasks, gonePrefix+id)
-	if err := folder.Discard(gone); err != nil {
-		return err
-	}
-	if err := os.Rename(dir, gone); err != nil {
-		return err
-	}
-	err = errors.Join(folder.Discard(gone), folder.SyncDir(d.tasks))
+	err = folder.Remove(d.tasks, id)
 	d.collect(ctx)
 	return err
 }

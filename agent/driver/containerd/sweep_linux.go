@@ -2,15 +2,10 @@ package containerd
 
 import (
 	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
-
-	"github.com/ohmcell/ohm/agent/driver/folder"
 )
 
 // owned says whether the name, of a container or a snapshot, is that of a task with a folder.
@@ -35,30 +30,4 @@ func (d *Driver) strays(ctx context.Context, own map[string]bool) (keys []string
 		return nil
 	})
 	return keys, err
-}
-
-// sweepDrafts removes what starts and removals left that were cut short.
-func (d *Driver) sweepDrafts() error {
-	entries, err := os.ReadDir(d.tasks)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		path := filepath.Join(d.tasks, e.Name())
-		if strings.HasPrefix(e.Name(), gonePrefix) || strings.HasPrefix(e.Name(), draftPrefix) && abandoned(path, e) {
-			errs = append(errs, folder.Discard(path))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// abandoned says whether nobody makes that draft any more. (It is locked in its first moments.)
-func abandoned(path string, e os.DirEntry) bool {
-	info, err := e.Info()
-	if err != nil || time.Since(info.ModTime()) < 5*time.Second {
-		return false
-	}
-	held, err := folder.Held(path)
-	return !held && (err == nil || errors.Is(err, os.ErrNotExist))
 }

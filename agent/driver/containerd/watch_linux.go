@@ -23,7 +23,7 @@ func (d *Driver) Watch(ctx context.Context, changed func(id string)) error {
 	news, broken := d.client.EventService().Subscribe(ctx, d.filter())
 	for ctx.Err() == nil {
 		d.sweepOnce(ctx)
-		if err := d.sweepDrafts(); err != nil {
+		if err := folder.Sweep(d.tasks); err != nil {
 			d.log.Warn("what a start left that was cut short cannot be given back", zap.Error(err))
 		}
 		ids, err := folder.IDs(d.tasks)

@@ -15,6 +15,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/agent/driver/publish"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -22,7 +23,7 @@ import (
 // container is one container of the task, from its start on.
 type container struct {
 	program
-	command process
+	command proc.Process
 	talk    *os.File // the init ends, and all below it, when this is closed
 
 	said  chan struct{} // closed when last is what the init said of the end: nothing, if it was killed
@@ -66,7 +67,7 @@ func (t *tended) start(number int, p program) (*container, error) {
 	}
 	_ = out.Encode(word{})    // an init that was killed by now has ended after its start
 	if folder.Killed(t.dir) { // who has said so may have looked before this one was written down
-		_ = c.command.signal(syscall.SIGKILL) // it may have ended
+		_ = c.command.Signal(syscall.SIGKILL) // it may have ended
 	}
 	go func() { // ends with the init
 		defer close(c.said)
@@ -111,16 +112,16 @@ func (t *tended) startInit(number int, talk *os.File) (pid int, err error) {
 
 // began writes down who the init and the command of a container are, as the node sees them.
 func (t *tended) began(c *container, init, command int) error {
-	s, err := readStat(init)
+	s, err := proc.ReadStat(init)
 	if err != nil {
 		return err
 	}
-	m := member{Name: c.name(), Init: s.process}
+	m := member{Name: c.name(), Init: s.Process}
 	if t.spec.Namespaces {
 		m.Command, err = nodePid(m.Init, command)
 	} else {
-		s, err = readStat(command)
-		m.Command = s.process
+		s, err = proc.ReadStat(command)
+		m.Command = s.Process
 	}
 	if err != nil {
 		return err

@@ -18,8 +18,10 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
+	"github.com/ohmcell/ohm/agent/driver/folder"
 	"github.com/ohmcell/ohm/agent/driver/logdir"
 	"github.com/ohmcell/ohm/agent/driver/native/image"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
@@ -75,7 +77,7 @@ func New(c Config) (*Driver, error) {
 	if d.log == nil {
 		d.log = zap.NewNop()
 	}
-	if d.boot, err = bootID(); err != nil {
+	if d.boot, err = proc.BootID(); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{d.tasks, string(d.logs)} {
@@ -92,7 +94,7 @@ func New(c Config) (*Driver, error) {
 		return nil, err
 	}
 	d.logs = logdir.Dir(logs)
-	if err := d.sweepDrafts(); err != nil {
+	if err := folder.Sweep(d.tasks); err != nil {
 		return nil, err
 	}
 	if d.imageBytes = c.ImageBytes; d.imageBytes == 0 {

@@ -19,12 +19,13 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 )
 
 // joining is what a process under the verb native-exec, between the agent and the program,
 // is told on its standard input's neighbour.
 type joining struct {
-	Command    process // of the task, whose namespaces are joined
+	Command    proc.Process // of the task, whose namespaces are joined
 	Namespaces bool
 	OwnNetwork bool
 	Terminal   bool
@@ -59,7 +60,7 @@ func (d *Driver) Exec(ctx context.Context, id string, e driver.Exec) (int, error
 	}
 	st, err := folder.Read[state](filepath.Join(dir, stateFile))
 	command, started := st.command(sp, e.Container)
-	if err != nil || !started || !command.lives() {
+	if err != nil || !started || !command.Lives() {
 		return 0, fmt.Errorf("container %s of task %s: %w", cmp.Or(e.Container, sp.name()), id, driver.ErrNotRunning)
 	}
 	all := sp.all()
@@ -141,8 +142,8 @@ func (d *Driver) exec(ctx context.Context, j joining, e driver.Exec) (int, error
 			}
 			return code(syscall.WaitStatus(cmd.ProcessState.Sys().(syscall.WaitStatus))), nil
 		case <-ctx.Done():
-			if s, err := readStat(cmd.Process.Pid); err == nil {
-				_ = kill(s.process) // what it cannot reach goes with the task
+			if s, err := proc.ReadStat(cmd.Process.Pid); err == nil {
+				_ = kill(s.Process) // what it cannot reach goes with the task
 			}
 			_ = cmd.Process.Kill()
 			<-ended
@@ -205,8 +206,8 @@ func execMain() int {
 // join takes what this thread forks into the namespaces of a task's command, but for that
 // of its mounts, of which it gives a handle: where they are the task's, this program is not
 // to be found.
-func join(command process, network bool) (mounts *os.File, err error) {
-	handle, err := command.open()
+func join(command proc.Process, network bool) (mounts *os.File, err error) {
+	handle, err := command.Open()
 	if err != nil {
 		return nil, fmt.Errorf("join the task: %w", err)
 	}
@@ -214,8 +215,8 @@ func join(command process, network bool) (mounts *os.File, err error) {
 	if mounts, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", command.Pid)); err != nil {
 		return nil, err
 	}
-	if !command.lives() { // or the mounts may be another process's
-		return nil, errGone
+	if !command.Lives() { // or the mounts may be another process's
+		return nil, proc.ErrGone
 	}
 	into := namespaces &^ unix.CLONE_NEWNS
 	if network {

@@ -21,6 +21,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -41,8 +42,8 @@ func newPlace(t *testing.T, v variant) *place {
 	t.Cleanup(func() { // also of what a case has broken
 		for _, id := range must(folder.IDs(d.tasks))(t) {
 			st, _ := folder.Read[state](filepath.Join(d.folder(id), stateFile))
-			_ = st.Shim.signal(syscall.SIGKILL)
-			_ = st.Init.signal(syscall.SIGKILL)
+			_ = st.Shim.Signal(syscall.SIGKILL)
+			_ = st.Init.Signal(syscall.SIGKILL)
 			drivertest.Eventually(t, id+" can be removed", func() bool { return d.Remove(context.Background(), id) == nil })
 		}
 		if left := leftovers(d, "*"); len(left) > 0 {
@@ -119,15 +120,15 @@ func decoy(t *testing.T) *exec.Cmd {
 // laterDecoy is a decoy that did not start within the same tick of the clock as one of
 // the others: pid and start time together would else be the same, as they never are when
 // a pid is used again.
-func laterDecoy(t *testing.T, others ...process) *exec.Cmd {
+func laterDecoy(t *testing.T, others ...proc.Process) *exec.Cmd {
 	t.Helper()
 	for {
 		cmd := decoy(t)
-		s, err := readStat(cmd.Process.Pid)
+		s, err := proc.ReadStat(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(others, func(o process) bool { return o.Start == s.Start }) {
+		if !slices.ContainsFunc(others, func(o proc.Process) bool { return o.Start == s.Start }) {
 			return cmd
 		}
 	}
@@ -148,7 +149,7 @@ func (p *place) attack(t *testing.T, id string) {
 
 func untouched(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	s, err := readStat(cmd.Process.Pid)
+	s, err := proc.ReadStat(cmd.Process.Pid)
 	if err != nil || s.State == 'Z' || s.State == 'T' {
 		t.Errorf("the decoy was touched: %+v, %v", s, err)
 	}
@@ -171,7 +172,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 	t.Run("written", func(t *testing.T) {
 		eachVariant(t, func(t *testing.T, p *place) {
 			st := p.start(t, "one", "sleep", "1000")
-			if err := st.Shim.signal(syscall.SIGKILL); err != nil {
+			if err := st.Shim.Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			gone(t, "one")
@@ -208,7 +209,7 @@ func TestCase60DecoyWithTheSamePid(t *testing.T) {
 		work := driver.Task{ID: "one", Command: []string{"sleep", "1000"}, Env: map[string]string{drivertest.MarkEnv: marked("one")}}
 		drivertest.StartElsewhere(t, []driver.Task{work}, p.dir, string(p.v))()
 		st := p.state(t, "one")
-		if err := st.Shim.signal(syscall.SIGKILL); err != nil {
+		if err := st.Shim.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, "one")
@@ -255,12 +256,12 @@ func decoyAt(t *testing.T, pid int) *exec.Cmd {
 func TestReboot(t *testing.T) {
 	p := newPlace(t, whole)
 	st := p.start(t, "one", "sleep", "1000")
-	if err := st.Shim.signal(syscall.SIGKILL); err != nil {
+	if err := st.Shim.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, "one")
 	innocent := decoy(t)
-	same := must(readStat(innocent.Process.Pid))(t).process // even the start time is the same
+	same := must(proc.ReadStat(innocent.Process.Pid))(t).Process // even the start time is the same
 	st.Boot, st.Shim, st.Init, st.Command = "another", same, same, same
 	if err := folder.Write(filepath.Join(p.folder("one"), stateFile), st); err != nil {
 		t.Fatal(err)
@@ -286,7 +287,7 @@ func (p *place) startTree(t *testing.T, id string) state {
 func TestShimKilled(t *testing.T) {
 	eachVariant(t, func(t *testing.T, p *place) {
 		st := p.startTree(t, "one")
-		if err := st.Shim.signal(syscall.SIGKILL); err != nil {
+		if err := st.Shim.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, "one")
@@ -298,7 +299,7 @@ func TestShimKilled(t *testing.T) {
 func TestInitKilled(t *testing.T) {
 	eachVariant(t, func(t *testing.T, p *place) {
 		st := p.startTree(t, "one")
-		if err := st.Init.signal(syscall.SIGKILL); err != nil {
+		if err := st.Init.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		drivertest.Eventually(t, "it has ended", func() bool {
@@ -320,7 +321,7 @@ func TestBothKilled(t *testing.T) {
 			p := newPlace(t, v)
 			p.needs(t, "cgroup-kill")
 			st := p.startTree(t, "one")
-			shim, err := st.Shim.open()
+			shim, err := st.Shim.Open()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -329,12 +330,12 @@ func TestBothKilled(t *testing.T) {
 			if err := unix.PidfdSendSignal(shim, syscall.SIGSTOP, nil, 0); err != nil {
 				t.Fatal(err)
 			}
-			for _, q := range []process{st.Init, st.Shim} {
-				if err := q.signal(syscall.SIGKILL); err != nil {
+			for _, q := range []proc.Process{st.Init, st.Shim} {
+				if err := q.Signal(syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
 			}
-			drivertest.Eventually(t, "the shim is gone", func() bool { return !st.Shim.lives() })
+			drivertest.Eventually(t, "the shim is gone", func() bool { return !st.Shim.Lives() })
 			p.over(t, "one", task.UnknownExit)
 			if left := drivertest.Marked(marked("one")); len(left) > 0 {
 				t.Errorf("left: %q", left)
@@ -347,8 +348,8 @@ func TestBothKilled(t *testing.T) {
 func TestKillOfTheStopped(t *testing.T) {
 	p := newPlace(t, plain)
 	st := p.startTree(t, "one")
-	for _, q := range []process{st.Shim, st.Init, st.Command} {
-		if err := q.signal(syscall.SIGSTOP); err != nil {
+	for _, q := range []proc.Process{st.Shim, st.Init, st.Command} {
+		if err := q.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -399,7 +400,7 @@ func TestStartCutShort(t *testing.T) {
 	t.Run("before the command", func(t *testing.T) {
 		p := newPlace(t, whole)
 		must(p.claim(work))(t).Close()
-		if err := folder.Write(filepath.Join(p.folder("one"), stateFile), state{Boot: p.boot, Shim: process{1, 1}}); err != nil {
+		if err := folder.Write(filepath.Join(p.folder("one"), stateFile), state{Boot: p.boot, Shim: proc.Process{Pid: 1, Start: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		p.over(t, "one", task.UnknownExit)
@@ -418,8 +419,8 @@ func TestStartCutShort(t *testing.T) {
 	})
 	t.Run("before the claim", func(t *testing.T) {
 		p := newPlace(t, whole)
-		old := filepath.Join(p.tasks, draftPrefix+"old")
-		held := filepath.Join(p.tasks, draftPrefix+"held")
+		old := filepath.Join(p.tasks, folder.DraftPrefix+"old")
+		held := filepath.Join(p.tasks, folder.DraftPrefix+"held")
 		for _, dir := range []string{old, held} {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
@@ -457,30 +458,5 @@ func TestProgramWithoutMain(t *testing.T) {
 	t.Setenv(reexecuted, "1")
 	if d, err := New(Config{Dir: t.TempDir()}); err == nil {
 		t.Errorf("made %v", d)
-	}
-}
-
-// TestStatOfAnyName: a process may call itself anything.
-func TestStatOfAnyName(t *testing.T) {
-	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.Join(t.TempDir(), "a) Z 1 (b")
-	if err := os.Symlink(sleep, name); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(name, "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed
-	}()
-	comm := must(os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid)))(t)
-	s := must(readStat(cmd.Process.Pid))(t)
-	if string(comm) != "a) Z 1 (b\n" || s.Parent != os.Getpid() || s.dead() || s.Start == 0 {
-		t.Errorf("%q is %+v", comm, s)
 	}
 }

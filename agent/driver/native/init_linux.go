@@ -20,6 +20,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/agent/driver/thread"
 )
 
@@ -141,7 +142,7 @@ func (c *child) wait() (syscall.WaitStatus, error) {
 // end kills every process below this one, those that went their own way included, and
 // returns when all are reaped.
 func end(namespace bool) error {
-	me, err := self()
+	me, err := proc.Self()
 	if err != nil {
 		return err
 	}

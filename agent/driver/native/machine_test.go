@@ -242,11 +242,11 @@ func TestNobodysIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := must(whole.driver(p.dir))(t)
-	drivertest.Eventually(t, "its command has ended", func() bool { return !gone.Command.lives() && !gone.Shim.lives() })
+	drivertest.Eventually(t, "its command has ended", func() bool { return !gone.Command.Lives() && !gone.Shim.Lives() })
 	if left := leftovers(again, "gone"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	if o, ok, err := again.Observe(t.Context(), "stays"); o.State != task.Running || !ok || err != nil || !stays.Command.lives() {
+	if o, ok, err := again.Observe(t.Context(), "stays"); o.State != task.Running || !ok || err != nil || !stays.Command.Lives() {
 		t.Errorf("the other is %+v, %v, %v", o, ok, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/agent/driver/publish"
 	"github.com/ohmcell/ohm/agent/driver/thread"
 )
@@ -31,8 +32,8 @@ func (t *tended) publish() (listeners []net.Listener, err error) {
 }
 
 // dialIn connects to a port on 127.0.0.1 in the network of a process.
-func dialIn(ctx context.Context, of process, port int32) (net.Conn, error) {
-	handle, err := of.open()
+func dialIn(ctx context.Context, of proc.Process, port int32) (net.Conn, error) {
+	handle, err := of.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (d *Driver) Dial(ctx context.Context, id string, port int32) (net.Conn, err
 	}
 	for _, init := range slices.Backward(st.inits()) { // they are all in one network
 		conn, err := dialIn(ctx, init, port)
-		if !errors.Is(err, errGone) {
+		if !errors.Is(err, proc.ErrGone) {
 			return conn, err
 		}
 	}

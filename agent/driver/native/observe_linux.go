@@ -16,6 +16,7 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -119,7 +120,7 @@ func (d *Driver) bury(ctx context.Context, id string) (folder.Exit, error) {
 		if st.Boot != d.boot {
 			break
 		}
-		if err := p.end(ctx); err != nil {
+		if err := endTree(ctx, p); err != nil {
 			return folder.Exit{}, fmt.Errorf("end the rest of task %s: %w", id, err)
 		}
 	}
@@ -130,11 +131,11 @@ func (d *Driver) bury(ctx context.Context, id string) (folder.Exit, error) {
 	return e, nil
 }
 
-// end kills the process and all below it, and waits until it is gone.
-func (p process) end(ctx context.Context) error {
+// endTree kills a process and all below it, and waits until it is gone.
+func endTree(ctx context.Context, p proc.Process) error {
 	for {
-		pidfd, err := p.open()
-		if err == errGone {
+		pidfd, err := p.Open()
+		if err == proc.ErrGone {
 			return nil
 		}
 		if err != nil {
@@ -164,7 +165,7 @@ func (d *Driver) cgroups(id string) cgroup.Groups {
 // List observes all tasks. A task that cannot be observed is told in the error and hides
 // no other.
 func (d *Driver) List(ctx context.Context) ([]driver.Observation, error) {
-	if err := d.sweepDrafts(); err != nil {
+	if err := folder.Sweep(d.tasks); err != nil {
 		d.log.Warn("folders of starts that were cut short stay", zap.Error(err))
 	}
 	ids, err := folder.IDs(d.tasks)

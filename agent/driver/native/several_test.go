@@ -12,6 +12,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/drivertest"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -47,23 +48,23 @@ func (p *place) startSeveral(t *testing.T, id string, onward bool) state {
 // whenever, nothing of the task is left once it has ended, no container starts that should not,
 // and an end that nobody has seen is told as such.
 func TestSeveralKilled(t *testing.T) {
-	initOf := func(name string) func(state) []process {
-		return func(st state) []process {
+	initOf := func(name string) func(state) []proc.Process {
+		return func(st state) []proc.Process {
 			i := slices.IndexFunc(st.Before, func(m member) bool { return m.Name == name })
-			return []process{st.Before[i].Init}
+			return []proc.Process{st.Before[i].Init}
 		}
 	}
-	all := func(st state) []process { return append(st.inits(), st.Shim) }
+	all := func(st state) []proc.Process { return append(st.inits(), st.Shim) }
 	for name, c := range map[string]struct {
 		onward bool
-		kill   func(state) []process
+		kill   func(state) []proc.Process
 		ends   bool
 	}{
-		"the shim, while an init container runs":         {false, func(st state) []process { return []process{st.Shim} }, true},
+		"the shim, while an init container runs":         {false, func(st state) []proc.Process { return []proc.Process{st.Shim} }, true},
 		"the init container's init":                      {false, initOf("first"), true},
 		"a sidecar's init, while an init container runs": {false, initOf("beside"), false},
-		"the shim":            {true, func(st state) []process { return []process{st.Shim} }, true},
-		"the main init":       {true, func(st state) []process { return []process{st.Init} }, true},
+		"the shim":            {true, func(st state) []proc.Process { return []proc.Process{st.Shim} }, true},
+		"the main init":       {true, func(st state) []proc.Process { return []proc.Process{st.Init} }, true},
 		"a sidecar's init":    {true, initOf("beside"), false},
 		"all at once":         {true, all, true},
 		"all at once, before": {false, all, true},
@@ -76,17 +77,17 @@ func TestSeveralKilled(t *testing.T) {
 				st := p.startSeveral(t, "one", c.onward)
 				doomed := c.kill(st)
 				if len(doomed) > 1 { // the shim must not see the ends of the others
-					if err := st.Shim.signal(syscall.SIGSTOP); err != nil {
+					if err := st.Shim.Signal(syscall.SIGSTOP); err != nil {
 						t.Fatal(err)
 					}
 				}
 				for _, q := range doomed {
-					if err := q.signal(unix.SIGKILL); err != nil && err != errGone { // one may have ended before
+					if err := q.Signal(unix.SIGKILL); err != nil && err != proc.ErrGone { // one may have ended before
 						t.Fatal(err)
 					}
 				}
 				if !c.ends {
-					drivertest.Eventually(t, "it is gone", func() bool { return !doomed[0].lives() })
+					drivertest.Eventually(t, "it is gone", func() bool { return !doomed[0].Lives() })
 					want := task.Starting
 					if c.onward {
 						want = task.Running

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/agent/driver/publish"
 	"github.com/ohmcell/ohm/pkg/task"
 )
@@ -142,10 +143,10 @@ func (t *tended) prepare() (err error) {
 	if t.spec.Task != nil {
 		return errors.New("it was to start before its image was there")
 	}
-	if t.state.Boot, err = bootID(); err != nil {
+	if t.state.Boot, err = proc.BootID(); err != nil {
 		return err
 	}
-	if t.state.Shim, err = self(); err != nil {
+	if t.state.Shim, err = proc.Self(); err != nil {
 		return err
 	}
 	t.state.Cgroups = t.spec.Cgroups

@@ -90,16 +90,6 @@ func unbegun(dir string) bool {
 
 // claim makes the task's folder, locked; fs.ErrExist if somebody was faster.
 func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
-	draft, held, err := d.draft()
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			held.Close()
-			_ = os.RemoveAll(draft)
-		}
-	}()
 	dir := d.folder(t.ID)
 	sp := spec{
 		ID:         t.ID,
@@ -121,26 +111,15 @@ func (d *Driver) claim(t driver.Task) (held *os.File, err error) {
 		}
 		sp.set(p)
 	}
-	if err = os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
-		return held, err
-	}
-	if err = reserveExit(draft); err != nil {
-		return held, err
-	}
-	if err = folder.Write(filepath.Join(draft, specFile), sp); err != nil {
-		return held, err
-	}
-	if err = os.Rename(draft, dir); err != nil { // refused if there is one, as none is ever empty
-		return held, err
-	}
-	return held, folder.SyncDir(d.tasks)
-}
-
-func errIf(yes bool, text string) error {
-	if yes {
-		return errors.New(text)
-	}
-	return nil
+	return folder.Claim(d.tasks, t.ID, func(draft string) error {
+		if err := os.Mkdir(filepath.Join(draft, scratchDir), 0o700); err != nil {
+			return err
+		}
+		if err := reserveExit(draft); err != nil {
+			return err
+		}
+		return folder.Write(filepath.Join(draft, specFile), sp)
+	})
 }
 
 // launch starts the shim, hands it the lock, and waits for its word. After an error the

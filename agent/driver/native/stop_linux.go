@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -58,7 +58,7 @@ func (d *Driver) Signal(_ context.Context, id string, sig syscall.Signal) error 
 			}
 		}
 	}
-	if err := st.Command.signal(sig); err != nil && err != errGone {
+	if err := st.Command.Signal(sig); err != nil && err != proc.ErrGone {
 		return fmt.Errorf("signal task %s: %w", id, err)
 	}
 	return nil
@@ -137,11 +137,11 @@ func (d *Driver) strike(st state, since time.Duration) {
 	for _, init := range st.inits() {
 		_ = kill(init)
 		if since > killInit {
-			_ = init.signal(syscall.SIGKILL)
+			_ = init.Signal(syscall.SIGKILL)
 		}
 	}
 	if since > killShim {
-		_ = st.Shim.signal(syscall.SIGKILL)
+		_ = st.Shim.Signal(syscall.SIGKILL)
 	}
 }
 
@@ -166,16 +166,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := d.cgroups(id).Remove(); err != nil {
 		return err
 	}
-	gone := filepath.Join(d.tasks, gonePrefix+id)
-	if err := folder.Discard(gone); err != nil {
-		return err
-	}
-	dir := d.folder(id)
-	// Under its name it must not be seen half removed, with a lock and no exit.
-	if err := os.Rename(dir, gone); err != nil {
-		return unlessGone(err)
-	}
-	err = errors.Join(folder.Discard(gone), folder.SyncDir(d.tasks))
+	err = folder.Remove(d.tasks, id)
 	if sweepErr := d.sweepImages(); sweepErr != nil { // the next removal tries again
 		d.log.Warn("images cannot be removed", zap.Error(sweepErr))
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 )
 
 // talk is a program's input and output in the agent.
@@ -58,8 +59,8 @@ func ptmx(j joining) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(root)
-	if !j.Command.lives() { // or the root may be another process's
-		return -1, errGone
+	if !j.Command.Lives() { // or the root may be another process's
+		return -1, proc.ErrGone
 	}
 	// The task may have put anything there: it is looked at before it is opened.
 	const beneath = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver/folder"
+	"github.com/ohmcell/ohm/agent/driver/proc"
 )
 
 // rescan is how often Watch looks for tasks that another process has started.
@@ -106,7 +107,7 @@ func (w *watch) scan() (news []string, err error) {
 			if err != nil || st.Command.Pid == 0 {
 				continue // only starting
 			}
-			if fd, err = st.Shim.open(); errors.Is(err, errGone) {
+			if fd, err = st.Shim.Open(); errors.Is(err, proc.ErrGone) {
 				fd = noShim
 			} else if err != nil {
 				return news, fmt.Errorf("watch task %s: %w", id, err)
