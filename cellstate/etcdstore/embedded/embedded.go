@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/filelock"
 )
 
 // Limits that the server is started with; etcd's defaults are too small for the
@@ -43,7 +44,7 @@ const longestSocket = 100
 type Server struct {
 	etcd     *embed.Etcd // nil: it could not start
 	endpoint string
-	unlock   func() // etcd's own lock makes a second server wait for ever
+	unlock   func() error // etcd's own lock makes a second server wait for ever
 }
 
 // Start starts a server on dir, which it creates, and waits until it serves. A dir that
@@ -64,7 +65,7 @@ func (set Settings) Start(ctx context.Context, dir string, log *zap.Logger) (*Se
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data dir: %w", err)
 	}
-	unlock, err := lock(filepath.Join(dir, "lock"))
+	unlock, err := filelock.Take(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("data dir %s: %w", dir, err)
 	}
@@ -134,7 +135,7 @@ func (s *Server) Close() {
 	if s.etcd != nil {
 		s.etcd.Close()
 	}
-	s.unlock()
+	_ = s.unlock() // it ends with the process, too
 }
 
 // listen chooses the address that only this machine, and for a socket only this user,
