@@ -2,6 +2,7 @@ package cellstate_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -36,6 +37,9 @@ func TestTwoSnapshotsFromOne(t *testing.T) {
 		s    *cellstate.Snapshot
 		want string
 	}{{"the old one", old, "b2 c2 d2"}, {"the grown one", grown, "a3 b2 c2 d2"}, {"the other one", other, "b4 c3 d2"}} {
+		if n := len(slices.Collect(c.s.Nodes())); c.s.NodeCount() != n {
+			t.Errorf("%s: %d nodes are counted, of %d", c.what, c.s.NodeCount(), n)
+		}
 		got := ""
 		for n := range c.s.Nodes() {
 			if c.s.Node(n.Name) != n {

@@ -278,6 +278,9 @@ func (s *Snapshot) Node(name NodeName) *Node { return s.nodes.get(name) }
 // Nodes are the rows of all nodes, by name.
 func (s *Snapshot) Nodes() iter.Seq[*Node] { return s.nodes.all() }
 
+// NodeCount is how many there are.
+func (s *Snapshot) NodeCount() int { return len(s.nodes.nodes.of) }
+
 // NodeChanges are the rows that differ from those of another snapshot, with their
 // numbers in the order of names. Where nodes have come or gone the numbers mean nothing,
 // and same is false.

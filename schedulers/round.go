@@ -87,15 +87,9 @@ func (r *Runner) ask(ctx context.Context, in Input, slots int) (Proposal, error)
 // them out of open. Those refused beside nodes that the round was kept off are not refused
 // for good.
 func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[cellstate.Slot]reconcile.Need, kept bool, yields time.Time) {
-	nodes := 0
-	if len(unplaced) > 0 {
-		for range s.Nodes() {
-			nodes++
-		}
-	}
 	for _, u := range unplaced {
 		hopeless := r.never(s, u, kept)
-		reasons := addUp(u.Reasons, nodes)
+		reasons := addUp(u.Reasons, s.NodeCount())
 		for _, slot := range u.Slots {
 			if _, ok := open[slot]; !ok {
 				continue
@@ -117,7 +111,7 @@ func (r *Runner) unplaced(s *cellstate.Snapshot, unplaced []Unplaced, open map[c
 			if e.refusals == nil {
 				e.refusals = map[string]refusal{}
 			}
-			e.refusals[slot.Group] = refusal{nodes: nodes, reasons: reasons, rigid: u.NoVictims, code: u.NoVictimsCode, never: hopeless, since: e.since(slot.Group, r.Clock())}
+			e.refusals[slot.Group] = refusal{nodes: s.NodeCount(), reasons: reasons, rigid: u.NoVictims, code: u.NoVictimsCode, never: hopeless, since: e.since(slot.Group, r.Clock())}
 		}
 	}
 }

@@ -29,9 +29,7 @@ func (Press) Schedule(_ context.Context, in schedulers.Input) (schedulers.Propos
 			p.Txns = append(p.Txns, txn)
 		}
 		if len(u.Slots) > 0 {
-			for range in.Snapshot.Nodes() {
-				u.Nodes++
-			}
+			u.Nodes = in.Snapshot.NodeCount()
 			u.Reasons = []*ohmv1.Reason{{Reason: string(cellstate.ReasonResources), Nodes: int32(u.Nodes)}}
 			p.Unplaced = append(p.Unplaced, u)
 		}

@@ -21,9 +21,10 @@ func benchPackingCommand(a *app) *cobra.Command {
 		Long: `Fill the cell of the Alibaba GPU cluster trace (openb) in this process, once with Ohm's own
 scorer and once with each of the well-known ones, behind the same filters and the same
 commit check, and compare how much of the GPUs each of them allocates: in file order,
-shuffled and inflated to 130%, on the variants of the list; how few nodes hold 60% of it,
-what eight schedulers lose whose views are up to 100 decisions old, and how long one decision
-takes. The trace is read from
+shuffled and inflated to 130%, on the variants of the list; how few nodes hold 60% of it, of
+which 0.2% may wait; what eight schedulers lose whose views are up to 100 decisions old, of one
+kind and of three; what is in use while tasks that want 90% of the GPUs come and go, each for as
+long as in the record but six hours at most; and how much CPU one decision takes. The trace is read from
 --traces or $OHM_TRACES, a folder that holds openb/.`,
 		Example: `  ohm bench packing --traces data
   ohm bench packing --traces data --seeds 1 -o json`,
@@ -84,19 +85,20 @@ func (a *app) showPacking(r *packing.Report) error {
 		{title: "POLICY", cell: func(row packing.Row) string { return row.Policy }},
 		{title: "FILE ORDER", cell: percent(func(row packing.Row) float64 { return row.FileOrder })},
 		{title: "FIRST REFUSED", cell: func(row packing.Row) string { return fmt.Sprint(row.FirstRefused) }},
-		{title: "SHUFFLED 130%", cell: percent(func(row packing.Row) float64 { return row.Shuffled })},
+		{title: "TO 130%", cell: percent(func(row packing.Row) float64 { return row.Shuffled })},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Rows[0].Variants)) {
 		all = append(all, column[packing.Row]{title: strings.ToUpper(name), cell: percent(func(row packing.Row) float64 { return row.Variants[name] })})
 	}
+	all = append(all, column[packing.Row]{title: "NODES % MEDIAN/P90", cell: func(row packing.Row) string { return fmt.Sprintf("%.1f/%.1f", row.NodesMedian, row.NodesMost) }})
 	columns(p, r.Rows, all...)
-	p.heading("nodes needed for 60%% of the list; eight schedulers, views up to 100 decisions old; one decision")
+	p.heading("eight schedulers, views up to 100 decisions old; tasks that want 90%% come and go; one decision")
 	columns(p, r.Rows,
 		column[packing.Row]{title: "POLICY", cell: func(row packing.Row) string { return row.Policy }},
-		column[packing.Row]{title: "NODES % MEDIAN/P90", cell: func(row packing.Row) string { return fmt.Sprintf("%.1f/%.1f", row.NodesMedian, row.NodesMost) }},
 		column[packing.Row]{title: "EIGHT GPU %", cell: percent(func(row packing.Row) float64 { return row.Eight })},
 		column[packing.Row]{title: "CONFLICTS/COMMIT", cell: func(row packing.Row) string { return fmt.Sprintf("%.3f", row.Conflicts) }},
 		column[packing.Row]{title: "OF THREE KINDS", cell: func(row packing.Row) string { return fmt.Sprintf("%.2f, %.3f", row.Three, row.ThreeLost) }},
+		column[packing.Row]{title: "90% USED/REFUSED", cell: func(row packing.Row) string { return fmt.Sprintf("%.2f/%.2f", row.Steady, row.Gone) }},
 		column[packing.Row]{title: "µS", cell: func(row packing.Row) string { return fmt.Sprintf("%.1f", row.Decision) }},
 		column[packing.Row]{title: "µS 50,000 NODES", cell: func(row packing.Row) string {
 			if row.Decision50k == 0 {

@@ -200,3 +200,11 @@ func trim(s string) string {
 	}
 	return s
 }
+
+// Part is which part of the whole an amount is; 0 where there is no whole.
+func Part(amount, of int64) float64 {
+	if of <= 0 {
+		return 0
+	}
+	return float64(amount) / float64(of)
+}

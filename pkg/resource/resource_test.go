@@ -225,3 +225,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestPart(t *testing.T) {
+	for _, c := range []struct {
+		amount, of int64
+		want       float64
+	}{{1, 4, 0.25}, {-1, 2, -0.5}, {3, 0, 0}, {3, -1, 0}} {
+		if got := Part(c.amount, c.of); got != c.want {
+			t.Errorf("%d of %d: %v", c.amount, c.of, got)
+		}
+	}
+}

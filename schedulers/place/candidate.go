@@ -6,6 +6,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/ability"
+	"github.com/ohmcell/ohm/pkg/resource"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
@@ -66,7 +67,7 @@ func (c *Candidate) fill(n *cellstate.Node, model func(string) int) {
 		FreeMemory: capacity.GetMemoryBytes() - used.MemoryBytes,
 		FreeDisk:   capacity.GetDiskBytes() - used.DiskBytes,
 	}
-	c.ofCPU, c.ofMemory = part(1, capacity.GetCpuMilli()), part(1, capacity.GetMemoryBytes())
+	c.ofCPU, c.ofMemory = resource.Part(1, capacity.GetCpuMilli()), resource.Part(1, capacity.GetMemoryBytes())
 	for _, d := range n.Facts.GetGpus() {
 		free := wholeGPU - used.GPUs[d.GetId()]
 		if d.GetHealth() != cellstate.DeviceHealthy {

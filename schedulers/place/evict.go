@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
@@ -211,7 +212,7 @@ func spare(t *Table, q *Request, view Candidate, able []victim, order func(a, b 
 // victim weighs a placement on a candidate.
 func (r *Round) victim(c *Candidate, e cellstate.Evictable) victim {
 	capacity := c.Node.Facts.GetCapacity()
-	size := part(e.Frees.CPUMilli, capacity.GetCpuMilli()) + part(e.Frees.MemoryBytes, capacity.GetMemoryBytes()) + part(e.Frees.DiskBytes, capacity.GetDiskBytes())
+	size := resource.Part(e.Frees.CPUMilli, capacity.GetCpuMilli()) + resource.Part(e.Frees.MemoryBytes, capacity.GetMemoryBytes()) + resource.Part(e.Frees.DiskBytes, capacity.GetDiskBytes())
 	for _, milli := range e.Frees.GPUs {
 		size += float64(milli) / float64(wholeGPU*len(c.GPUs))
 	}

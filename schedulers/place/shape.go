@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/resource"
 )
 
 // shape is a way to ask for GPUs.
@@ -125,7 +126,7 @@ func (c *census) demand(supply []int, models map[string]int) demand {
 		d.shapes[i].weight /= total
 	}
 	if c.gpu > 0 {
-		d.byCPU, d.byMemory = round(part(c.gpu, c.cpu), 8), round(part(c.gpu, c.memory), 8)
+		d.byCPU, d.byMemory = round(resource.Part(c.gpu, c.cpu), 8), round(resource.Part(c.gpu, c.memory), 8)
 	}
 	d.prices = prices(d.shapes, supply)
 	return d

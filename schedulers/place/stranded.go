@@ -86,13 +86,6 @@ func (s *LeastStranded) mends(r *Request, c *Candidate) mended {
 	return m
 }
 
-func part(free, of int64) float64 {
-	if of <= 0 {
-		return 0
-	}
-	return float64(free) / float64(of)
-}
-
 // starved is the GPU beside which CPU or memory has run out.
 func (s *LeastStranded) starved(gpu, cpu, memory int64) float64 {
 	served := float64(gpu)

@@ -1,6 +1,10 @@
 package place
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ohmcell/ohm/pkg/resource"
+)
 
 // tasks is a census of tasks that ask for shapes, with cpu for each thousandth of a GPU.
 func tasks(cpu int64, counts map[shape]int) demand {
@@ -47,7 +51,7 @@ func TestBrokenAndStarved(t *testing.T) {
 
 func TestScores(t *testing.T) {
 	node := func(free string, cpu, capacity int64, live int) *Candidate {
-		return &Candidate{GPUs: gpus(free), FreeCPU: cpu, live: live, ofCPU: part(1, capacity)}
+		return &Candidate{GPUs: gpus(free), FreeCPU: cpu, live: live, ofCPU: resource.Part(1, capacity)}
 	}
 	eight := "T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000 T4:1000"
 	v100 := node("V100:1000", 50000, 50000, 1)

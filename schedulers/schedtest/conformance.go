@@ -254,10 +254,7 @@ func checkDevices(n *cellstate.Node, c cellstate.Claim, want *ohmv1.GPURequest) 
 
 // checkReasons checks C5.
 func checkReasons(in schedulers.Input, out schedulers.Proposal) error {
-	nodes := 0
-	for range in.Snapshot.Nodes() {
-		nodes++
-	}
+	nodes := in.Snapshot.NodeCount()
 	for _, u := range out.Unplaced {
 		sum := 0
 		for _, r := range u.Reasons {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -118,7 +119,10 @@ type Tasks struct {
 }
 
 // Task is one line of a record: a job of one task.
-type Task struct{ Job *ohmv1.JobSpec }
+type Task struct {
+	Job   *ohmv1.JobSpec
+	Lasts time.Duration // from when it was scheduled, or else created, until it was deleted; 0: the file does not say
+}
 
 // ReadTasks reads a task list in the form of openb.
 func ReadTasks(file string) (*Tasks, error) {
@@ -138,7 +142,7 @@ func ReadTasks(file string) (*Tasks, error) {
 		}
 	}
 	for t.next() {
-		out.Tasks = append(out.Tasks, Task{t.job()})
+		out.Tasks = append(out.Tasks, Task{t.job(), t.lasts()})
 	}
 	return out, t.err
 }
@@ -165,6 +169,18 @@ func Shuffle(tasks []Task, seed uint64, times float64) []Task {
 
 // precedence is that of every task: none takes another's place.
 const precedence = 100
+
+// lasts is how long the row's task was there.
+func (t *table) lasts() time.Duration {
+	if t.text("deletion_time") == "" {
+		return 0
+	}
+	from := "creation_time"
+	if t.text("scheduled_time") != "" {
+		from = "scheduled_time"
+	}
+	return max(0, time.Duration(t.number("deletion_time")-t.number(from))*time.Second)
+}
 
 // job is the row's task: several GPUs make it ml's, else the quality of service decides
 // between service and batch.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cmd/ohm/openb"
+	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/place"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
@@ -79,21 +80,14 @@ type fit struct{ worst bool }
 func (fit) Name() string { return "best fit" }
 func (f fit) Score(r *place.Request, c *place.Candidate) float64 {
 	have := c.Node.Facts.GetCapacity()
-	left := part(c.FreeCPU-r.CPUMilli, have.GetCpuMilli()) + part(c.FreeMemory-r.MemoryBytes, have.GetMemoryBytes())
+	left := resource.Part(c.FreeCPU-r.CPUMilli, have.GetCpuMilli()) + resource.Part(c.FreeMemory-r.MemoryBytes, have.GetMemoryBytes())
 	gpu := int64(0)
 	for i := range c.GPUs {
 		gpu += int64(c.GPUs[i].Free)
 	}
-	left += part(gpu-int64(r.GPUs)*int64(r.Share), 1000*int64(len(c.GPUs)))
+	left += resource.Part(gpu-int64(r.GPUs)*int64(r.Share), 1000*int64(len(c.GPUs)))
 	if f.worst {
 		return left
 	}
 	return -left
-}
-
-func part(free, of int64) float64 {
-	if of == 0 {
-		return 0
-	}
-	return float64(free) / float64(of)
 }

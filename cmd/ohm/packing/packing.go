@@ -39,6 +39,8 @@ type Row struct {
 	Conflicts    float64            `json:"eight_conflicts_per_commit"`
 	Three        float64            `json:"three_schedulers_gpu_percent"` // the same, of three schedulers, each with its own kind of tasks
 	ThreeLost    float64            `json:"three_schedulers_conflicts_per_commit"`
+	Steady       float64            `json:"steady_gpu_percent"`     // in use, in the mean, while tasks come and go that want 90%
+	Gone         float64            `json:"steady_refused_percent"` // of the GPU time that is asked for then
 	Decision     float64            `json:"decision_microseconds"`
 	Decision50k  float64            `json:"decision_50000_nodes_microseconds"` // Ohm's own alone, the first tasks of an empty cell
 
@@ -154,6 +156,13 @@ func (r *record) trials(row *Row, of contender, seeds int) []func() error {
 			row.Three, row.ThreeLost, err = r.eight(of, len(kinds))
 			return err
 		},
+	}
+	if slices.ContainsFunc(r.list, func(t openb.Task) bool { return t.Lasts > 0 }) {
+		trials = append(trials, func() error {
+			out, err := steady(r.nodes, r.list, of, 1)
+			row.Steady, row.Gone = out.used, out.refused
+			return err
+		})
 	}
 	for name, list := range r.variants {
 		trials = append(trials, func() error {

@@ -1,10 +1,17 @@
 package packing
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ohmcell/ohm/cmd/ohm/openb"
+	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/place"
 )
 
@@ -26,6 +33,62 @@ func TestTracesAreMissing(t *testing.T) {
 	_, err := Run(t.Context(), Config{Traces: t.TempDir(), Seeds: 1, Progress: func(int, int) {}})
 	if err == nil || !strings.Contains(err.Error(), "needs the trace openb") {
 		t.Errorf("%v", err)
+	}
+}
+
+func oneTask(gpus int32, lasts time.Duration) openb.Task {
+	return openb.Task{Lasts: lasts, Job: &ohmv1.JobSpec{
+		Namespace: "default", Name: "t", Kind: "batch", Scheduler: "batch", Precedence: proto.Int32(100),
+		Groups: []*ohmv1.Group{{
+			Name: "main", Count: 1, Command: []string{"hollow"}, Resources: &ohmv1.Resources{CpuMilli: 100, MemoryBytes: 1 << 20}, Gpus: &ohmv1.GPURequest{Count: gpus},
+			Constraints: []*ohmv1.Constraint{{Key: "hollow", Op: ohmv1.Operator_OPERATOR_EXISTS}},
+		}},
+	}}
+}
+
+// TestComeAndGo: what has come is in use until it goes; then nothing of it is left.
+func TestComeAndGo(t *testing.T) {
+	nodes := []*ohmv1.Node{{Name: "n", Capacity: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Gpus: []*ohmv1.Device{{Id: "gpu0"}, {Id: "gpu1"}}, Attributes: map[string]string{"hollow": "true"}}}
+	all := contenders()
+	c, err := newCell(nodes, nil, all[len(all)-1], alone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crowd := &crowd{cell: c}
+	refused, err := crowd.offer([]openb.Task{oneTask(1, time.Minute), oneTask(1, 2*time.Minute), oneTask(1, time.Minute)})
+	if err != nil || len(refused) != 1 || c.percent() != 100 {
+		t.Fatalf("%d of three are refused where there is room for two, and %v%% in use; %v", len(refused), c.percent(), err)
+	}
+	for i, want := range []float64{100, 50, 0} {
+		if err := crowd.leave(); err != nil || c.percent() != want {
+			t.Errorf("%v%% are in use after %v, not %v; %v", c.percent(), crowd.now, want, err)
+		}
+		jobs := len(slices.Collect(c.snapshot.Jobs()))
+		if jobs != 2-i {
+			t.Errorf("%d jobs are there after %v", jobs, crowd.now)
+		}
+		crowd.now += time.Minute
+	}
+}
+
+// TestSteady: while tasks that want nine tenths of a small cell come and go, hardly less is in use.
+func TestSteady(t *testing.T) {
+	var nodes []*ohmv1.Node
+	for i := range 40 {
+		n := &ohmv1.Node{Name: fmt.Sprint("n", i), Capacity: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Attributes: map[string]string{"hollow": "true"}}
+		for g := range 8 {
+			n.Gpus = append(n.Gpus, &ohmv1.Device{Id: fmt.Sprint("gpu", g)})
+		}
+		nodes = append(nodes, n)
+	}
+	var tasks []openb.Task
+	for i := range 20 {
+		tasks = append(tasks, oneTask(int32(1+i%2), time.Duration(1+i)*time.Hour))
+	}
+	all := contenders()
+	out, err := steady(nodes, tasks, all[len(all)-1], 1)
+	if err != nil || out.used < 85 || out.used > 95 || out.refused > 1 {
+		t.Errorf("%+v; %v", out, err)
 	}
 }
 

@@ -73,10 +73,7 @@ func Check(t TB, in schedulers.Input, p schedulers.Proposal) {
 		}
 		s = Commit(t, s, &judged)
 	}
-	nodes := 0
-	for range in.Snapshot.Nodes() {
-		nodes++
-	}
+	nodes := in.Snapshot.NodeCount()
 	for _, u := range p.Unplaced {
 		sum := 0
 		for _, r := range u.Reasons {
