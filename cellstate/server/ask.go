@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -134,6 +135,7 @@ func (s *insight) ExplainTxn(ctx context.Context, req *ohmv1.GetTxnRequest) (*oh
 			}
 		}
 	}
+	silent := false
 	if len(questions) > 0 {
 		has := func(a *ohmv1.Ask) bool { return a.GetDecision() != nil }
 		answers, err := s.ask(ctx, questions, has)
@@ -143,23 +145,33 @@ func (s *insight) ExplainTxn(ctx context.Context, req *ohmv1.GetTxnRequest) (*oh
 		if err != nil && storedErr != nil {
 			return nil, err
 		}
+		silent = len(answers) < len(questions)
 	}
-	if storedErr != nil {
+	switch {
+	case storedErr != nil && silent:
+		return nil, refuse(errUnavailable, "nothing of transaction %s is stored, and not every scheduler has said within %v whether its decision log has it; try again", req.GetTransaction(), askWait)
+	case storedErr != nil:
 		return nil, refuse(cellstate.ErrNotFound, "transaction %s is beyond retention, or never was: no scheduler's decision log has it, and nothing of it is stored", req.GetTransaction())
 	}
-	return storedDecision(stored, len(questions) > 0), nil
+	d := storedDecision(stored)
+	switch {
+	case silent:
+		d.Message = fmt.Sprintf("its scheduler has not answered within %v", askWait)
+	case len(questions) > 0:
+		d.Message = "beyond the retention of its scheduler's decision log"
+	default:
+		d.Message = "the process that decided it is gone, and its decision log with it"
+	}
+	d.Message += "; this is what the cell has stored of it"
+	return d, nil
 }
 
 // storedDecision is what the placements, ended attempts and conflicts of a transaction say of how it
-// was decided. live: its scheduler's process is there.
-func storedDecision(t *ohmv1.TxnView, live bool) *ohmv1.Decision {
+// was decided.
+func storedDecision(t *ohmv1.TxnView) *ohmv1.Decision {
 	d := &ohmv1.Decision{
 		Transaction: t.GetTransaction(), Scheduler: t.GetScheduler(), Instance: t.GetInstance(), Mode: t.GetMode(), Claims: t.GetClaims(),
 		SnapshotRevision: t.GetSnapshotRevision(), Time: t.GetTime(), Committed: int32(len(t.GetCommitted())), Source: "store",
-		Message: "beyond the retention of its scheduler's decision log; this is what the cell has stored of it",
-	}
-	if !live {
-		d.Message = "the process that decided it is gone, and its decision log with it; this is what the cell has stored of it"
 	}
 	switch {
 	case len(t.GetRefused()) == 0:

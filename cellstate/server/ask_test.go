@@ -68,3 +68,32 @@ func TestAskAScheduler(t *testing.T) {
 		t.Errorf("its successor says %v, %v", d, err)
 	}
 }
+
+// A scheduler that stands still has not answered, which is not to say that its decision log knows
+// nothing.
+func TestAskASchedulerThatStandsStill(t *testing.T) {
+	t.Parallel()
+	cell := schedtest.New(t)
+	w := serve(t, cell.Store)
+	cell.Up(celltest.Node{Name: "n1", CPU: 4000})
+	batch := cell.Run("batch", "a", schedtest.FirstFit{})
+	cell.Submit(celltest.Job{Name: "j", CPU: 2000})
+	s := cell.Until("it is placed", func(s *cellstate.Snapshot) bool { return schedtest.Placed(s, "j") == 1 })
+	batch.Stop()
+	cell.Until("it is gone", func(s *cellstate.Snapshot) bool { return len(s.Scheduler("batch").Instances) == 0 })
+	cell.Put(cellstate.Record{Key: cellstate.InstanceKey("batch", "a"), Value: &ohmv1.SchedulerInstance{Scheduler: "batch", Instance: "a"}}) // and is not there
+	w.seen()
+	p := s.Job(celltest.Name("j")).Tasks[0].Placement
+	if d, err := w.insight.ExplainTxn(w.ctx, &ohmv1.GetTxnRequest{Transaction: p.GetTxn()}); err != nil || d.GetSource() != "store" || !strings.Contains(d.GetMessage(), "has not answered within 3s") || d.Chosen[0].GetNode() != "n1" {
+		t.Errorf("of its transaction: %v, %v", d, err)
+	}
+	if _, err := w.insight.ExplainTxn(w.ctx, &ohmv1.GetTxnRequest{Transaction: "T0"}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "not every scheduler has said") {
+		t.Errorf("of a transaction that nothing is stored of: %v", err)
+	}
+	if _, err := w.insight.ExplainNode(w.ctx, &ohmv1.ExplainNodeRequest{Namespace: "default", Job: "j", Node: "n1"}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "scheduler batch has not answered within 3s") {
+		t.Errorf("of a node: %v", err)
+	}
+	for a := range cell.Snapshot().Asks("batch") {
+		t.Errorf("left in the store: %v", a)
+	}
+}

@@ -32,7 +32,7 @@ const (
 func exitTable() []exitRow {
 	return []exitRow{
 		{exitDone, "done; with --wait, the job succeeded or runs", []codes.Code{codes.OK}},
-		{exitFailed, "the job failed; audit found violations, or the doctor something wrong; ohm itself failed", nil},
+		{exitFailed, "the job failed; audit found violations, the doctor something wrong, or a check a broken rule; ohm itself failed", nil},
 		{exitUsage, "not understood or refused: the command line, a job file, a request", []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied, codes.ResourceExhausted}},
 		{exitUnreachable, "the cell cannot be reached, or could not answer", []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.DataLoss}},
 		{exitNotFound, "there is no such job, task, node, quota or transaction", []codes.Code{codes.NotFound}},

@@ -11,7 +11,7 @@ import (
 func schedulerCommand(a *app) *cobra.Command {
 	return runsScheduler(a, noun("scheduler", "List schedulers",
 		"Schedulers place the tasks of the jobs that name them: each by itself, over one shared cell state.",
-		"  ohm scheduler list", schedulerListCommand(a)))
+		"  ohm scheduler list", schedulerListCommand(a), schedulerCheckCommand(a)))
 }
 
 func schedulerListCommand(a *app) *cobra.Command {
