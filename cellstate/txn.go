@@ -43,6 +43,15 @@ type Claim struct {
 	Victims []*ohmv1.Victim
 }
 
+// The fates of a transaction, as programs are told.
+const (
+	FateUnderWay  = "UnderWay" // the store has not answered
+	FateCommitted = "Committed"
+	FatePartly    = "Partly"
+	FateLost      = "Lost"
+	FateUnknown   = "Unknown" // the store's answer was lost
+)
+
 // Reason is why a claim does not fit.
 type Reason string
 

@@ -80,37 +80,69 @@ func TestCase74ReasonsAddUp(t *testing.T) {
 	}
 }
 
-// The documented list of reasons is that of the code: all filters, and all that is declared
-// beside them.
-func TestReasonsAreDocumented(t *testing.T) {
-	codes := map[string]bool{string(cellstate.ReasonQuota): true}
-	for _, f := range place.Filters() {
-		codes[f.Name()] = true
+// docs/codes.md lists every code that programs may come upon, section by section, and no other.
+func TestCodesAreDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../docs/codes.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	declared := regexp.MustCompile(`(?m)^(?:const |\t)Reason\w+\s*= "(\w+)"`)
-	for _, dir := range []string{".", "place", "batch", "service", "ml", "system"} {
-		files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
-		for _, file := range files {
+	reasons := []string{string(cellstate.ReasonQuota)}
+	for _, f := range place.Filters() {
+		reasons = append(reasons, f.Name())
+	}
+	const untyped = `(?m)^(?:const |\t)%s\w+\s*= "(\w+)"`
+	for _, c := range []struct {
+		section, files, declared string
+		more                     []string
+	}{
+		{"Why a task waits", "{.,place,batch,service,ml,system}/*.go", fmt.Sprintf(untyped, "Reason"), reasons},
+		{"Why nothing gives way", "scheduler.go", fmt.Sprintf(untyped, "NoVictims"), nil},
+		{"What a transaction lost over", "../cellstate/*.go", `(?m)^\tReason\w+\s+Reason = "(\w+)"`, nil},
+		{"What became of a decision", "../cellstate/txn.go", fmt.Sprintf(untyped, "Fate"), nil},
+		{"How an attempt ended", "../pkg/task/cause.go", fmt.Sprintf(untyped, ""), nil},
+	} {
+		codes := map[string]bool{}
+		for _, code := range c.more {
+			codes[code] = true
+		}
+		for _, file := range filesOf(t, c.files) {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range declared.FindAllSubmatch(text, -1) {
+			for _, m := range regexp.MustCompile(c.declared).FindAllSubmatch(text, -1) {
 				codes[string(m[1])] = true
 			}
 		}
+		_, section, _ := strings.Cut(string(raw), "\n## "+c.section+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		documented := map[string]bool{}
+		for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` ").FindAllStringSubmatch(section, -1) {
+			documented[m[1]] = true
+		}
+		if len(codes) < 5 || !maps.Equal(codes, documented) {
+			t.Errorf("%s: docs/codes.md lists %v; the code has %v", c.section, slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(codes)))
+		}
 	}
-	page, err := os.ReadFile("../docs/schedulers.md")
-	if err != nil {
-		t.Fatal(err)
+}
+
+// filesOf are those of a pattern, in which {a,b} stands for each.
+func filesOf(t *testing.T, pattern string) (files []string) {
+	t.Helper()
+	patterns := []string{pattern}
+	if before, rest, ok := strings.Cut(pattern, "{"); ok {
+		within, after, _ := strings.Cut(rest, "}")
+		patterns = nil
+		for dir := range strings.SplitSeq(within, ",") {
+			patterns = append(patterns, before+dir+after)
+		}
 	}
-	_, section, _ := strings.Cut(string(page), "\n## Reasons\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	documented := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` ").FindAllStringSubmatch(section, -1) {
-		documented[m[1]] = true
+	for _, p := range patterns {
+		found, err := filepath.Glob(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
-	if !maps.Equal(codes, documented) {
-		t.Errorf("docs/schedulers.md lists %v; the code has %v", slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(codes)))
-	}
+	return files
 }

@@ -113,11 +113,11 @@ func (d *decidedRound) group(of cellstate.Slot) *ohmv1.GroupDecision {
 
 // outcome adds what the store made of the transaction.
 func (d *decidedRound) outcome(v *ohmv1.Decision, txn *cellstate.Txn) {
-	v.Outcome = "UnderWay"
+	v.Outcome = cellstate.FateUnderWay
 	if !d.landed {
 		return
 	}
-	v.Outcome = "Unknown"
+	v.Outcome = cellstate.FateUnknown
 	if err := d.flight.err; err != nil {
 		v.Message = "the store did not answer: " + err.Error()
 	}
@@ -128,11 +128,11 @@ func (d *decidedRound) outcome(v *ohmv1.Decision, txn *cellstate.Txn) {
 		v.Revision, v.Committed = int64(res.Revision), int32(len(res.Committed))
 		switch {
 		case len(res.Committed) == len(txn.Claims):
-			v.Outcome = "Committed"
+			v.Outcome = cellstate.FateCommitted
 		case len(res.Committed) > 0:
-			v.Outcome = "Partly"
+			v.Outcome = cellstate.FatePartly
 		case len(res.Conflicts) > 0:
-			v.Outcome = "Lost"
+			v.Outcome = cellstate.FateLost
 		}
 		for i := range res.Conflicts[:min(len(res.Conflicts), chosenMost)] {
 			v.Lost = append(v.Lost, lostClaim(txn, &res.Conflicts[i]))

@@ -78,9 +78,18 @@ type Unplaced struct {
 	Nodes   int
 	Reasons []*ohmv1.Reason
 	// NoVictims says why nothing gives way, where something of lower precedence stands.
-	// NoVictimsCode is the same for programs: Limit, MinRun, Budget, PerTask or TooSmall.
+	// NoVictimsCode is the same for programs.
 	NoVictims, NoVictimsCode string
 }
+
+// The codes of Unplaced.NoVictimsCode.
+const (
+	NoVictimsLimit    = "Limit"    // of this instance
+	NoVictimsMinRun   = "MinRun"   // who would make room has not run for long enough
+	NoVictimsBudget   = "Budget"   // or is of a job of which no more may be down
+	NoVictimsPerTask  = "PerTask"  // or was evicted too often
+	NoVictimsTooSmall = "TooSmall" // all that may give way would not make room
+)
 
 // Cell is what the Runner needs of a mirror.
 type Cell interface {

@@ -2,7 +2,10 @@ package schedulers
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -41,4 +44,29 @@ func TestReasonsAddUp(t *testing.T) {
 	if got := addUp(nil, 0); len(got) != 0 {
 		t.Errorf("a cell without nodes: %v", got)
 	}
+}
+
+// It adds up whatever a policy counts; and counts that can be true are left as they are.
+func TestAnyReasonsAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := rapid.IntRange(0, 9).Draw(t, "nodes")
+		var reasons []*ohmv1.Reason
+		sum, sound := int64(0), true
+		for _, n := range rapid.SliceOfN(rapid.OneOf(rapid.Int32Range(-2, 9), rapid.Int32()), 0, 4).Draw(t, "counts") {
+			reasons = append(reasons, &ohmv1.Reason{Reason: "r", Nodes: n})
+			sum, sound = sum+int64(n), sound && n >= 0
+		}
+		told := int64(0)
+		out := addUp(reasons, nodes)
+		for _, r := range out {
+			if r.GetNodes() < 0 {
+				t.Fatalf("%v of %d nodes: %v", reasons, nodes, out)
+			}
+			told += int64(r.GetNodes())
+		}
+		kept := len(out) >= len(reasons) && slices.Equal(out[:len(reasons)], reasons)
+		if told != int64(nodes) || kept != (sound && sum <= int64(nodes)) && len(reasons) > 0 {
+			t.Fatalf("%v of %d nodes: %v", reasons, nodes, out)
+		}
+	})
 }

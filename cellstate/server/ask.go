@@ -175,11 +175,11 @@ func storedDecision(t *ohmv1.TxnView) *ohmv1.Decision {
 	}
 	switch {
 	case len(t.GetRefused()) == 0:
-		d.Outcome = "Committed"
+		d.Outcome = cellstate.FateCommitted
 	case len(t.GetCommitted()) > 0:
-		d.Outcome = "Partly"
+		d.Outcome = cellstate.FatePartly
 	default:
-		d.Outcome = "Lost"
+		d.Outcome = cellstate.FateLost
 	}
 	for _, c := range t.GetCommitted() {
 		d.Chosen = append(d.Chosen, &ohmv1.ChosenNode{Namespace: c.GetNamespace(), Task: c.GetTask(), Attempt: c.GetAttempt(), Node: c.GetNode()})

@@ -10,6 +10,7 @@ import (
 	"github.com/ohmcell/ohm/pkg/resource"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
@@ -285,19 +286,19 @@ func (w rigid) plus(o rigid) rigid {
 func (r *Round) noVictims(q *Request, why rigid) (text, code string) {
 	switch {
 	case why.limit:
-		return "this scheduler has evicted as many tasks of late as it may", "Limit"
+		return "this scheduler has evicted as many tasks of late as it may", schedulers.NoVictimsLimit
 	case why.nodes == 0:
 		return "", ""
 	case why.young > 0:
-		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those have not run for %v", why.young, why.nodes, r.evictions.MinRun), "MinRun"
+		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those have not run for %v", why.young, why.nodes, r.evictions.MinRun), schedulers.NoVictimsMinRun
 	case why.spent > 0:
 		b := why.budget
 		return fmt.Sprintf("the disruption budget of job %s is used up: %d of at most %d tasks of its group %s are down; so it is on %d of %d nodes with tasks of lower precedence",
-			b.Job.Name, b.Down, b.Most, b.Group, why.spent, why.nodes), "Budget"
+			b.Job.Name, b.Down, b.Most, b.Group, why.spent, why.nodes), schedulers.NoVictimsBudget
 	case why.tired > 0:
-		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those were evicted %d times before", why.tired, why.nodes, r.evictions.PerTask), "PerTask"
+		return fmt.Sprintf("on %d of %d nodes with tasks of lower precedence those were evicted %d times before", why.tired, why.nodes, r.evictions.PerTask), schedulers.NoVictimsPerTask
 	}
-	return fmt.Sprintf("even without all tasks of a precedence below %d that may give way none of the %d nodes looked at would do", q.Precedence, why.nodes), "TooSmall"
+	return fmt.Sprintf("even without all tasks of a precedence below %d that may give way none of the %d nodes looked at would do", q.Precedence, why.nodes), schedulers.NoVictimsTooSmall
 }
 
 // blame counts a candidate on which a request does not fit, whatever may give way.

@@ -3,9 +3,11 @@ package place_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -60,7 +62,8 @@ func randomCell(t *rapid.T, kind string) string {
 			if last := text[strings.LastIndex(text, "\n"):]; strings.Contains(last, " gpus=") {
 				b.WriteString(one("models", "", " models=T4", " models=V100", " models=T4|V100"))
 			}
-			b.WriteString(one("constraint", "", "", " in=zone:a", " exists=hollow") + "\n")
+			b.WriteString(one("constraint", "", "", " in=zone:a", " exists=hollow"))
+			b.WriteString(one("rule", "", "", "", " distinct=node", " distinct=zone") + "\n")
 			if nodes > 0 && kind != "system" && rapid.Bool().Draw(t, "live") {
 				i := n("on", 0, nodes-1)
 				fmt.Fprintf(&b, "live j%d/g%d/0 n%d", j, g, i)
@@ -158,6 +161,108 @@ func TestPoliciesOnRandomCells(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// What a job that finds no room is told of all nodes together is what it is told of them one by
+// one: each is counted under the first of its own refusals, whether others may be evicted or not.
+func TestCase74ReasonsAreThoseOfTheNodes(t *testing.T) {
+	type policy interface {
+		schedulers.Scheduler
+		schedulers.NodeExplainer
+	}
+	for kind, fresh := range map[string]func() policy{
+		"batch":   func() policy { return batch.New() },
+		"service": func() policy { return service.New() },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			waited := 0
+			rapid.Check(t, func(t *rapid.T) {
+				in := placetest.Input(t, randomCell(t, kind))
+				in.Now, in.Work = time.Unix(1e9, 0), placetest.Work(in.Snapshot, "j0")
+				if rapid.Bool().Draw(t, "evicts") {
+					in.Evictions = schedulers.Evictions{Most: rapid.IntRange(0, 3).Draw(t, "most"), Now: in.Now, MinRun: time.Duration(rapid.IntRange(0, 1).Draw(t, "young")) * 1000000 * time.Hour}
+				}
+				out, err := fresh().Schedule(t.Context(), in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(out.Txns) > 0 {
+					return // the reasons are those beside what was placed
+				}
+				for _, u := range out.Unplaced {
+					waited++
+					want, got := map[string]int32{}, map[string]int32{}
+					for _, r := range u.Reasons {
+						want[r.GetReason()+"/"+r.GetDimension()] += r.GetNodes()
+					}
+					for n := range in.Snapshot.Nodes() {
+						groups, err := fresh().ExplainNode(t.Context(), in, n.Name)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, g := range groups {
+							if g.GetGroup() != u.Group {
+								continue
+							}
+							if g.GetFits() || len(g.GetRefusals()) == 0 {
+								t.Fatalf("%s waits, and is said to fit on %s", u.Job, n.Name)
+							}
+							got[g.GetRefusals()[0].GetReason()+"/"+g.GetRefusals()[0].GetDimension()]++
+						}
+					}
+					if !maps.Equal(want, got) {
+						t.Fatalf("of all nodes together it says %v, one by one %v", want, got)
+					}
+				}
+			})
+			if waited == 0 {
+				t.Error("no job waited")
+			}
+		})
+	}
+}
+
+// Field case 26: a job that waits all the same is told the same of the nodes, whether others may
+// be evicted for it or not; only with evictions it may also be told why nothing gives way.
+func TestCase26ReasonsAreTheSame(t *testing.T) {
+	for kind, fresh := range map[string]func() schedulers.Scheduler{
+		"batch":   func() schedulers.Scheduler { return batch.New() },
+		"service": func() schedulers.Scheduler { return service.New() },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			told := 0
+			rapid.Check(t, func(t *rapid.T) {
+				in := placetest.Input(t, randomCell(t, kind))
+				in.Now, in.Work = time.Unix(1e9, 0), placetest.Work(in.Snapshot, "j0")
+				without, err := fresh().Schedule(t.Context(), in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in.Evictions = schedulers.Evictions{Most: rapid.IntRange(0, 3).Draw(t, "most"), Now: in.Now, MinRun: time.Duration(rapid.IntRange(0, 1).Draw(t, "young")) * 1000000 * time.Hour}
+				with, err := fresh().Schedule(t.Context(), in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(with.Txns) > 0 {
+					return
+				}
+				for i, u := range with.Unplaced {
+					if fmt.Sprint(u.Reasons) != fmt.Sprint(without.Unplaced[i].Reasons) {
+						t.Fatalf("with evictions %v; without %v", u.Reasons, without.Unplaced[i].Reasons)
+					}
+					if without.Unplaced[i].NoVictims != "" || (u.NoVictims == "") != (u.NoVictimsCode == "") {
+						t.Fatalf("why nothing gives way: %q (%s); without evictions %q", u.NoVictims, u.NoVictimsCode, without.Unplaced[i].NoVictims)
+					}
+					if u.NoVictims != "" {
+						told++
+					}
+				}
+			})
+			if told == 0 {
+				t.Error("nobody was told why nothing gives way")
+			}
 		})
 	}
 }

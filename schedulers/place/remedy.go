@@ -72,9 +72,17 @@ func (c *Candidate) lacks(q *Request, w refusal) string {
 	}
 	switch {
 	case most < q.GPUs:
-		return fmt.Sprintf("a node with %d such GPUs%s", q.GPUs, kind)
+		return fmt.Sprintf("a node with %d such %s%s", q.GPUs, gpusWord(q.GPUs), kind)
 	case q.GPUs == 1 && q.ShareBytes == 0 && q.Share < wholeGPU:
 		return fmt.Sprintf("needs %s more of one GPU%s on %s", resource.FormatShare(q.Share-int32(w.free)), kind, node)
 	}
-	return fmt.Sprintf("needs %d more GPUs%s with room on %s", q.GPUs-freeDevices(q, c), kind, node)
+	missing := q.GPUs - freeDevices(q, c)
+	return fmt.Sprintf("needs %d more %s%s with room on %s", missing, gpusWord(missing), kind, node)
+}
+
+func gpusWord(n int) string {
+	if n == 1 {
+		return "GPU"
+	}
+	return "GPUs"
 }

@@ -32,6 +32,7 @@ import (
 //	C7  nothing of the input is written to
 //	C8  a task that fits is placed, also when it does not fit in the home share
 //	C9  nothing is claimed on a node in flight
+//	C10 no more is evicted than the input allows, and nothing that it protects
 func Conformance(t *testing.T, policy schedulers.Scheduler, kinds ...string) {
 	if len(kinds) == 0 {
 		kinds = []string{"batch", "service", "ml", "system"}
@@ -88,7 +89,7 @@ func roomFor(t *testing.T, policy schedulers.Scheduler, kind string) {
 	}
 }
 
-// Check checks C1 to C7 and C9 on one input. With between, the policy is asked about that in
+// Check checks C1 to C7, C9 and C10 on one input. With between, the policy is asked about that in
 // between. It is exported for those who have recorded an input that went wrong.
 func Check(t *testing.T, policy schedulers.Scheduler, in schedulers.Input, between *schedulers.Input) error {
 	before := rowsOf(in.Snapshot)
@@ -111,7 +112,7 @@ func Check(t *testing.T, policy schedulers.Scheduler, in schedulers.Input, betwe
 	if diff := cmp.Diff(before, rowsOf(in.Snapshot), protocmp.Transform()); diff != "" {
 		return fmt.Errorf("C7: the policy has written to its input:\n%s", diff)
 	}
-	for _, check := range []func(schedulers.Input, schedulers.Proposal) error{checkNeeds, checkFit, checkReasons, checkGangs} {
+	for _, check := range []func(schedulers.Input, schedulers.Proposal) error{checkNeeds, checkFit, checkReasons, checkGangs, checkVictims} {
 		if err := check(in, out); err != nil {
 			return err
 		}
@@ -284,6 +285,24 @@ func checkGangs(in schedulers.Input, out schedulers.Proposal) error {
 				return fmt.Errorf("C6: %d of the %d needs of gang %v are claimed in a transaction of mode %v", n, len(w.Needs), w.Job.Name, t.Mode)
 			}
 		}
+	}
+	return nil
+}
+
+// checkVictims checks C10; that a victim has lower precedence is the commit's rule, C4.
+func checkVictims(in schedulers.Input, out schedulers.Proposal) error {
+	seen := map[cellstate.Slot]bool{}
+	for _, c := range claims(out) {
+		for _, v := range c.Victims {
+			slot := cellstate.SlotOf(v.GetSlot())
+			seen[slot] = true
+			if ran := in.Evictions.Now.Sub(in.Snapshot.Job(slot.JobName()).Task(slot).Placement.GetTime().AsTime()); ran < in.Evictions.MinRun {
+				return fmt.Errorf("C10: %v evicts %v, which has run for %v and is left alone for %v", c.Slot, slot, ran, in.Evictions.MinRun)
+			}
+		}
+	}
+	if len(seen) > in.Evictions.Most {
+		return fmt.Errorf("C10: %d tasks are evicted, and no more than %d may be", len(seen), in.Evictions.Most)
 	}
 	return nil
 }

@@ -39,6 +39,10 @@ func randomInput(t *rapid.T, kinds []string) schedulers.Input {
 	if in.Home.Of > 1 {
 		in.Home.Index = rapid.IntRange(0, in.Home.Of-1).Draw(t, "instance")
 	}
+	if rapid.Bool().Draw(t, "evicts") {
+		in.Now = submitted
+		in.Evictions = schedulers.Evictions{Now: submitted, Most: rapid.IntRange(0, 3).Draw(t, "victims"), MinRun: time.Second, PerTask: 1}
+	}
 	if rapid.IntRange(0, 2).Draw(t, "requests under way") == 0 {
 		in.InFlight = map[cellstate.NodeName]bool{}
 		for n := range s.Nodes() {
@@ -159,6 +163,7 @@ func (d *drawn) job(name, kind string) {
 		p := &ohmv1.Placement{
 			Slot: slot.Proto(), Attempt: 1, Node: n.GetName(), Resources: g.GetResources(), Precedence: record.Spec.GetPrecedence(),
 			Scheduler: theScheduler, Txn: fmt.Sprintf("T%s%d", name, i),
+			Time: timestamppb.New(submitted.Add(-time.Duration(rapid.IntRange(0, 2).Draw(d.t, "ran")) * time.Second)),
 		}
 		if g.GetGpus() != nil && len(n.GetGpus()) > 0 {
 			milli := g.GetGpus().GetShareMilli()

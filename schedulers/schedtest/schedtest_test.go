@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -40,7 +41,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	cell := schedtest.New(t)
 	cell.Up(celltest.Node{Name: "n1", CPU: 6000}, celltest.Node{Name: "n2", CPU: 6000, GPUs: 2, Model: "T4"})
 	cell.Up(celltest.Node{Name: "n3", CPU: 6000}) // in flight
-	cell.Job(celltest.Job{Name: "batch", Scheduler: "s", Count: 2, CPU: 1000})
+	cell.Job(celltest.Job{Name: "low", Scheduler: "s", CPU: 100})
+	low := cell.Place("low", 0, "n1")
+	cell.Job(celltest.Job{Name: "batch", Scheduler: "s", Precedence: 100, Count: 2, CPU: 1000})
 	cell.Job(celltest.Job{Name: "gang", Kind: "ml", Scheduler: "s", Gang: true, Count: 2, CPU: 1000})
 	cell.Job(celltest.Job{Name: "huge", Scheduler: "s", CPU: 9000})
 	cell.Job(celltest.Job{Name: "gpu", Scheduler: "s", GPUs: 1, Models: []string{"T4"}})
@@ -58,6 +61,9 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		}
 		t.Fatalf("nothing of %s is claimed", job)
 		return nil
+	}
+	evicts := func(_ schedulers.Input, out *schedulers.Proposal) {
+		of(out, "batch").Claims[0].Victims = []*ohmv1.Victim{{Slot: low.Slot.Proto(), Attempt: low.GetAttempt(), Txn: low.GetTxn()}}
 	}
 	calls := 0
 	for _, row := range []struct {
@@ -104,6 +110,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 			txn.Claims = txn.Claims[:1]
 		}},
 		{"C7", "it scribbles", func(in schedulers.Input, _ *schedulers.Proposal) { in.Snapshot.Node("n1").Facts.BootId += "!" }},
+		{"C10", "it evicts without leave", evicts},
 		{"C9", "it cannot wait", func(_ schedulers.Input, out *schedulers.Proposal) { of(out, "batch").Claims[0].Node = "n3" }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -116,5 +123,11 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 				t.Errorf("found %v, want %s", err, row.rule)
 			}
 		})
+	}
+	for ran, rule := range map[time.Duration]string{10 * time.Second: "", 9 * time.Second: "C10"} {
+		in.Evictions = schedulers.Evictions{Most: 1, MinRun: 10 * time.Second, Now: low.GetTime().AsTime().Add(ran)}
+		if err := schedtest.Check(t, bent{evicts, &calls}, in, nil); (err == nil) != (rule == "") || err != nil && !strings.HasPrefix(err.Error(), rule+":") {
+			t.Errorf("when it evicts what has run for %v: %v; want %q", ran, err, rule)
+		}
 	}
 }
