@@ -51,13 +51,15 @@ func (c client) open(sender string) *etcdstore.Store {
 }
 
 // schedule runs a scheduler of the test's own in a client's cell, and waits until it is live.
-func (c client) schedule(name string, policy schedulers.Scheduler) {
+func (c client) schedule(name string, policy schedulers.Scheduler) *schedulers.Runner {
 	c.t.Helper()
 	store := c.open(name)
 	m := mirror.New(store, zap.NewNop())
 	beside(c.t, "mirror of "+name, m.Run)
-	beside(c.t, name, schedulers.New(schedulers.Config{Cell: m, Store: store, Name: name, Instance: "a", Scheduler: policy}).Run)
+	runner := schedulers.New(schedulers.Config{Cell: m, Store: store, Name: name, Instance: "a", Scheduler: policy})
+	beside(c.t, name, runner.Run)
 	within(c.t, patience, name+" is live", func() bool { return strings.Contains(c.ohm("scheduler", "list", "-o", "name"), name) })
+	return runner
 }
 
 // late has its snapshot when it says that it decides, and answers when it may.
