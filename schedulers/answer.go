@@ -54,7 +54,11 @@ func (r *Runner) isFor(a *ohmv1.Ask) bool {
 	if a.GetInstance() != "" {
 		return a.GetInstance() == r.Instance
 	}
-	e := r.queue.jobs[cellstate.JobName{Namespace: a.GetNamespace(), Name: a.GetJob()}]
+	name := cellstate.JobName{Namespace: a.GetNamespace(), Name: a.GetJob()}
+	if a.GetPlan() != nil { // it may not be there yet
+		return r.queue.shares.owns(name)
+	}
+	e := r.queue.jobs[name]
 	return e != nil && e.owned && e.job != nil
 }
 
@@ -63,6 +67,14 @@ func (r *Runner) answerTo(ctx context.Context, s *cellstate.Snapshot, now time.T
 	answered.AnsweredBy = r.Instance
 	if a.GetTransaction() != "" {
 		answered.Decision = r.decided.decision(cellstate.TxnID(a.GetTransaction()))
+		return answered
+	}
+	if a.GetPlan() != nil {
+		plan, err := r.aboutPlan(ctx, s, now, a)
+		if err != nil {
+			answered.Problem = err.Error()
+		}
+		answered.Placement = plan
 		return answered
 	}
 	answer, err := r.aboutNode(ctx, s, now, a)

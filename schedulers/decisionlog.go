@@ -88,14 +88,18 @@ func (d *decidedRound) words(txn *cellstate.Txn) *ohmv1.Decision {
 			v.MoreChosen++
 			continue
 		}
-		n := &ohmv1.ChosenNode{Namespace: c.Slot.Namespace, Task: c.Slot.Task(), Attempt: int32(c.Attempt), Node: string(c.Node), Gpus: c.GPUs}
-		for _, w := range c.Victims {
-			n.Victims = append(n.Victims, cellstate.SlotOf(w.GetSlot()).Task())
-		}
-		v.Chosen = append(v.Chosen, n)
+		v.Chosen = append(v.Chosen, chosenNode(&c))
 	}
 	d.outcome(v, txn)
 	return v
+}
+
+func chosenNode(c *cellstate.Claim) *ohmv1.ChosenNode {
+	n := &ohmv1.ChosenNode{Namespace: c.Slot.Namespace, Task: c.Slot.Task(), Attempt: int32(c.Attempt), Node: string(c.Node), Gpus: c.GPUs}
+	for _, w := range c.Victims {
+		n.Victims = append(n.Victims, cellstate.SlotOf(w.GetSlot()).Task())
+	}
+	return n
 }
 
 func (d *decidedRound) group(of cellstate.Slot) *ohmv1.GroupDecision {

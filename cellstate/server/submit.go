@@ -37,13 +37,20 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 	snapshot, err := s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
 		resp.Jobs = nil
 		barred := false
+		planned, err := readToken(at, req.GetToken(), specs)
+		if err != nil {
+			return w, err
+		}
 		for _, spec := range specs {
 			if err := knownScheduler(at, spec); err != nil {
 				return w, err
 			}
-			next, rollout, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), now)
+			next, rollout, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), req.GetApply(), now)
 			if err != nil {
 				return w, err
+			}
+			if moved := planned.moved(at, spec); moved != "" && !submitted.GetUnchanged() {
+				return w, refuse(errPrecondition, "job %s is not what it was when the plan was made: %s; plan again", spec.GetName(), moved)
 			}
 			if fault := tooWide(at, spec, limits); fault != "" && next != nil && !submitted.GetUnchanged() {
 				return w, refuse(errInvalid, "job %s: %s", spec.GetName(), fault)
@@ -161,8 +168,10 @@ func knownScheduler(at *cellstate.Snapshot, spec *ohmv1.JobSpec) error {
 //	live and other content       a new version; kind and scheduler must stay, and so do the
 //	                             tasks of groups of which no process is reached by the change.
 //	                             What the content is: with the counts that somebody has set
+//	applied, with the content    nothing: it has been done
+//	of a job that has ended
 //	done, stopped or never there a new run: a new version, marks cleared
-func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Time) (*ohmv1.Job, *ohmv1.Rollout, *ohmv1.Submitted, error) {
+func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, apply bool, now time.Time) (*ohmv1.Job, *ohmv1.Rollout, *ohmv1.Submitted, error) {
 	digest, err := digestOf(spec)
 	if err != nil {
 		return nil, nil, nil, err
@@ -189,6 +198,9 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, now time.Tim
 			next, rollout := reconcile.Next(row, spec, now)
 			next.RequestId, next.Digest, next.Scaled = requestID, digest, scaled
 			return next, rollout, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: next.GetVersion(), Scaled: scaled}, nil
+		}
+		if apply && was.GetDone() != nil && !was.GetStopped() && bytes.Equal(was.GetDigest(), digest) {
+			return nil, nil, same, nil
 		}
 		version = was.GetVersion() + 1
 	} else if row != nil { // tasks of a job whose record has gone: their versions are taken

@@ -54,7 +54,7 @@ func isTerminal(w io.Writer) bool {
 // verbs are the commands of ohm, in the order of its help.
 func (a *app) verbs() []*cobra.Command {
 	client := []*cobra.Command{
-		runCommand(a), statusCommand(a), logsCommand(a), execCommand(a), stopCommand(a), explainCommand(a),
+		runCommand(a), planCommand(a), applyCommand(a), statusCommand(a), logsCommand(a), execCommand(a), stopCommand(a), explainCommand(a),
 		jobCommand(a), nodeCommand(a), taskCommand(a), schedulerCommand(a), quotaCommand(a),
 		conflictCommand(a), holdCommand(a), txnCommand(a), auditCommand(a), storeCommand(a), versionCommand(a),
 	}

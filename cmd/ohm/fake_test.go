@@ -393,6 +393,26 @@ func (f fakeJobs) Rebalance(_ context.Context, req *ohmv1.RebalanceRequest) (*oh
 	return &ohmv1.RebalanceResponse{Done: true}, nil
 }
 
+// Plan is one of a change of web, or of a new job.
+func (f fakeInsight) Plan(_ context.Context, req *ohmv1.PlanRequest) (*ohmv1.PlanResponse, error) {
+	resp := &ohmv1.PlanResponse{Token: "TOKEN", SnapshotRevision: 815}
+	for _, j := range req.GetJobs() {
+		p := &ohmv1.JobPlan{Namespace: j.Namespace, Job: j.Name, Kind: j.Kind, Version: 1, Placement: &ohmv1.PlacementPlan{Scheduler: j.Kind, Problem: "scheduler batch has not answered within 3s"},
+			Effects: []*ohmv1.GroupEffect{{Group: "main", Action: "start", Tasks: 4, Indexes: "0-3", Why: "the job is new"}}}
+		if j.Name == "web" {
+			p.Was, p.WasState, p.Version = 3, "Running", 4
+			p.Changes = []*ohmv1.FieldChange{{Field: "groups[main].image", Was: "app:1", Is: "app:2"}, {Field: "labels.team", Was: "a"}}
+			p.Scaled = []*ohmv1.Scaled{{Group: "main", Count: 30, FileCount: 10}}
+			p.Effects = []*ohmv1.GroupEffect{{Group: "main", Action: "update", Tasks: 30, Indexes: "0-29", Why: "changed: image"}}
+			p.Placement = &ohmv1.PlacementPlan{Scheduler: "service", Instance: "a", SnapshotRevision: 815, Groups: []*ohmv1.GroupPlacement{{Group: "main", Wanted: 30, Placed: 2,
+				Chosen:  []*ohmv1.ChosenNode{{Task: "web/main/0", Node: "n1"}, {Task: "web/main/1", Node: "n2", Victims: []string{"sum/main/0"}}},
+				Waiting: &ohmv1.GroupWaiting{Group: "main", Waiting: 28, Nodes: 3}, Message: "main: no node for 28 tasks: of 3 nodes 3 short of cpu"}}}
+		}
+		resp.Jobs = append(resp.Jobs, p)
+	}
+	return resp, f.failure
+}
+
 func (f fakeInsight) PlanMoves(_ context.Context, req *ohmv1.PlanMovesRequest) (*ohmv1.PlanMovesResponse, error) {
 	moves := []*ohmv1.MoveStep{
 		{Namespace: "default", Task: "web/main/3", Attempt: 1, Kind: "service", From: "n1", To: "n7", Budget: "0 of at most 1 down"},

@@ -37,18 +37,27 @@ one failed). After --timeout it ends with 6 and the jobs go on.`,
   generate-job | ohm run - --request-id nightly-2026-03-04`,
 		Args: named("a job file, or - for the standard input", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("timeout") && (!opts.wait || opts.timeout <= 0) {
-				return refuse("--timeout is a positive time for --wait, such as 5m")
-			}
-			opts.namespaceGiven = cmd.Flags().Changed("namespace")
-			return a.runJobs(cmd.Context(), args, opts)
+			return a.submitFiles(cmd, args, opts)
 		},
 	}
+	submitFlags(cmd, &opts)
+	return cmd
+}
+
+// submitFlags are those of the verbs that submit files.
+func submitFlags(cmd *cobra.Command, opts *runOptions) {
 	cmd.Flags().BoolVar(&opts.wait, "wait", false, "wait for the jobs: batch and ml to end, service and system to run")
 	cmd.Flags().DurationVar(&opts.timeout, "timeout", 0, "with --wait: give up waiting after this time (default: never)")
 	cmd.Flags().StringVar(&opts.requestID, "request-id", "", "name of this run (default: a new ULID)")
 	outputFlag(cmd, listFormats()...)
-	return cmd
+}
+
+func (a *app) submitFiles(cmd *cobra.Command, files []string, opts runOptions) error {
+	if cmd.Flags().Changed("timeout") && (!opts.wait || opts.timeout <= 0) {
+		return refuse("--timeout is a positive time for --wait, such as 5m")
+	}
+	opts.namespaceGiven = cmd.Flags().Changed("namespace")
+	return a.runJobs(cmd.Context(), files, opts)
 }
 
 type runOptions struct {
@@ -56,6 +65,8 @@ type runOptions struct {
 	timeout        time.Duration
 	requestID      string
 	namespaceGiven bool // on the command line
+	apply          bool
+	token          string
 }
 
 func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) error {
@@ -77,7 +88,7 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 		waiting, cancel = context.WithTimeoutCause(ctx, opts.timeout, errWaitedEnough)
 		defer cancel()
 	}
-	done, err := a.submit(waiting, c, &ohmv1.SubmitRequest{Jobs: jobs, RequestId: opts.requestID})
+	done, err := a.submit(waiting, c, &ohmv1.SubmitRequest{Jobs: jobs, RequestId: opts.requestID, Apply: opts.apply, Token: opts.token})
 	if err != nil {
 		if code := status.Code(err); a.link.connected.Load() && (code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled) {
 			a.note("whether the jobs were stored is not known; to repeat without harm: --request-id %s", opts.requestID)

@@ -81,7 +81,7 @@ func (t *trial) move(ctx context.Context, p *cellstate.Placement, barred map[cel
 	was := before.Job(p.Slot.JobName())
 	row := was.Task(p.Slot)
 	ended := &ohmv1.Status{Slot: p.GetSlot(), Attempt: p.GetAttempt(), Txn: p.GetTxn(), Node: p.GetNode(), State: task.Stopped, Cause: task.Drained}
-	free, err := after(before, cellstate.ReleaseRecords(row, ended))
+	free, err := before.With(cellstate.ReleaseRecords(row, ended)...)
 	if err != nil {
 		return false, err
 	}
@@ -109,28 +109,18 @@ func (t *trial) move(ctx context.Context, p *cellstate.Placement, barred map[cel
 	if len(plan.Writes) != 1 {
 		return false, nil // Validate has the last word
 	}
-	next, err := after(free, plan.Writes[0].Records)
+	next, err := free.With(plan.Writes[0].Records...)
 	if err != nil {
 		return false, err
 	}
 	placed := next.Job(was.Name).Task(p.Slot).Placement
 	running := &ohmv1.Status{Slot: placed.GetSlot(), Attempt: placed.GetAttempt(), Txn: placed.GetTxn(), Node: placed.GetNode(), State: task.Running, Ready: true}
-	if next, err = after(next, []cellstate.Record{{Key: p.Slot.StatusKey(), Value: running}}); err != nil {
+	if next, err = next.With(cellstate.Record{Key: p.Slot.StatusKey(), Value: running}); err != nil {
 		return false, err
 	}
 	t.snapshot = next
 	t.moves = append(t.moves, Move{Placement: p, To: to, Job: was})
 	return true, nil
-}
-
-// after is a snapshot with records written on top.
-func after(s *cellstate.Snapshot, records []cellstate.Record) (*cellstate.Snapshot, error) {
-	b := cellstate.Batch{Revision: s.Revision() + 1}
-	for _, r := range records {
-		b.Changes = append(b.Changes, cellstate.Change{Key: r.Key, Value: r.Value, Deleted: r.Value == nil, Revision: b.Revision})
-	}
-	next, _, err := s.Apply(b)
-	return next, err
 }
 
 // moved says whether a task has moved already: no plan moves one twice.

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -46,12 +47,19 @@ func groupOf(spec *ohmv1.JobSpec, name string) *ohmv1.Group {
 
 // differing are the fields of a group that reach its processes and are not the same.
 func differing(was, is *ohmv1.Group) (fields []string) {
-	a, b := was.ProtoReflect(), is.ProtoReflect()
+	return differingFields(was.ProtoReflect(), is.ProtoReflect())
+}
+
+func differingFields(a, b protoreflect.Message) (fields []string) {
 	all := b.Descriptor().Fields()
 	for i := range all.Len() {
 		f := all.Get(i)
-		if !aroundTasks(f.Name()) && (a.Has(f) != b.Has(f) || !a.Get(f).Equal(b.Get(f))) {
-			fields = append(fields, f.JSONName())
+		switch name := jobspec.FieldName(f); {
+		case aroundTasks(f.Name()), a.Has(f) == b.Has(f) && a.Get(f).Equal(b.Get(f)):
+		case name == "":
+			fields = append(fields, differingFields(a.Get(f).Message(), b.Get(f).Message())...)
+		default:
+			fields = append(fields, name)
 		}
 	}
 	return fields

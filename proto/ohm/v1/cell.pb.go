@@ -1265,6 +1265,517 @@ func (x *ShareView) GetWanted() *Amounts {
 	return nil
 }
 
+type PlanRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []*JobSpec             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRequest) Reset() {
+	*x = PlanRequest{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRequest) ProtoMessage() {}
+
+func (x *PlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
+func (*PlanRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PlanRequest) GetJobs() []*JobSpec {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type PlanResponse struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Jobs             []*JobPlan             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Token            string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"` // for an apply that does this or nothing
+	SnapshotRevision int64                  `protobuf:"varint,3,opt,name=snapshot_revision,json=snapshotRevision,proto3" json:"snapshot_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *PlanResponse) Reset() {
+	*x = PlanResponse{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanResponse) ProtoMessage() {}
+
+func (x *PlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
+func (*PlanResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PlanResponse) GetJobs() []*JobPlan {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *PlanResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetSnapshotRevision() int64 {
+	if x != nil {
+		return x.SnapshotRevision
+	}
+	return 0
+}
+
+type JobPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Was           int64                  `protobuf:"varint,4,opt,name=was,proto3" json:"was,omitempty"` // the version that stands; 0: none
+	WasState      string                 `protobuf:"bytes,5,opt,name=was_state,json=wasState,proto3" json:"was_state,omitempty"`
+	Version       int64                  `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"` // that it would be, if nobody is quicker
+	Unchanged     bool                   `protobuf:"varint,7,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	Changes       []*FieldChange         `protobuf:"bytes,8,rep,name=changes,proto3" json:"changes,omitempty"` // of what stands
+	Scaled        []*Scaled              `protobuf:"bytes,9,rep,name=scaled,proto3" json:"scaled,omitempty"`   // groups of which the count would not be the file's
+	Effects       []*GroupEffect         `protobuf:"bytes,10,rep,name=effects,proto3" json:"effects,omitempty"`
+	Placement     *PlacementPlan         `protobuf:"bytes,11,opt,name=placement,proto3" json:"placement,omitempty"` // absent: nobody was asked, as nothing changes
+	Notices       []string               `protobuf:"bytes,12,rep,name=notices,proto3" json:"notices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobPlan) Reset() {
+	*x = JobPlan{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobPlan) ProtoMessage() {}
+
+func (x *JobPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobPlan.ProtoReflect.Descriptor instead.
+func (*JobPlan) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *JobPlan) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *JobPlan) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *JobPlan) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *JobPlan) GetWas() int64 {
+	if x != nil {
+		return x.Was
+	}
+	return 0
+}
+
+func (x *JobPlan) GetWasState() string {
+	if x != nil {
+		return x.WasState
+	}
+	return ""
+}
+
+func (x *JobPlan) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *JobPlan) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+func (x *JobPlan) GetChanges() []*FieldChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *JobPlan) GetScaled() []*Scaled {
+	if x != nil {
+		return x.Scaled
+	}
+	return nil
+}
+
+func (x *JobPlan) GetEffects() []*GroupEffect {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+func (x *JobPlan) GetPlacement() *PlacementPlan {
+	if x != nil {
+		return x.Placement
+	}
+	return nil
+}
+
+func (x *JobPlan) GetNotices() []string {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+// FieldChange is a field named as in a job file; empty: it is not there.
+type FieldChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	Was           string                 `protobuf:"bytes,2,opt,name=was,proto3" json:"was,omitempty"`
+	Is            string                 `protobuf:"bytes,3,opt,name=is,proto3" json:"is,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldChange) Reset() {
+	*x = FieldChange{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldChange) ProtoMessage() {}
+
+func (x *FieldChange) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
+func (*FieldChange) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *FieldChange) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *FieldChange) GetWas() string {
+	if x != nil {
+		return x.Was
+	}
+	return ""
+}
+
+func (x *FieldChange) GetIs() string {
+	if x != nil {
+		return x.Is
+	}
+	return ""
+}
+
+// GroupEffect is what becomes of some tasks of a group.
+type GroupEffect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // stay | start | update | restart | stop | over
+	Tasks         int32                  `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Indexes       string                 `protobuf:"bytes,4,opt,name=indexes,proto3" json:"indexes,omitempty"` // for people: "0-9, 12"
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`         // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupEffect) Reset() {
+	*x = GroupEffect{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupEffect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupEffect) ProtoMessage() {}
+
+func (x *GroupEffect) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupEffect.ProtoReflect.Descriptor instead.
+func (*GroupEffect) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GroupEffect) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupEffect) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *GroupEffect) GetTasks() int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *GroupEffect) GetIndexes() string {
+	if x != nil {
+		return x.Indexes
+	}
+	return ""
+}
+
+func (x *GroupEffect) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// PlanToken is what a token holds: what was planned, and on what.
+type PlanToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   string                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the store
+	Jobs          []*PlannedJob          `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanToken) Reset() {
+	*x = PlanToken{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanToken) ProtoMessage() {}
+
+func (x *PlanToken) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanToken.ProtoReflect.Descriptor instead.
+func (*PlanToken) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PlanToken) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *PlanToken) GetJobs() []*PlannedJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type PlannedJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Digest        []byte                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`    // of what is to be
+	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // that stood; 0: none
+	Stopped       bool                   `protobuf:"varint,5,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	Done          bool                   `protobuf:"varint,6,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedJob) Reset() {
+	*x = PlannedJob{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedJob) ProtoMessage() {}
+
+func (x *PlannedJob) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedJob.ProtoReflect.Descriptor instead.
+func (*PlannedJob) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PlannedJob) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PlannedJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *PlannedJob) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *PlannedJob) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PlannedJob) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *PlannedJob) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 type PlanMovesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1276,7 +1787,7 @@ type PlanMovesRequest struct {
 
 func (x *PlanMovesRequest) Reset() {
 	*x = PlanMovesRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1799,7 @@ func (x *PlanMovesRequest) String() string {
 func (*PlanMovesRequest) ProtoMessage() {}
 
 func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[19]
+	mi := &file_ohm_v1_cell_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1812,7 @@ func (x *PlanMovesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesRequest.ProtoReflect.Descriptor instead.
 func (*PlanMovesRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlanMovesRequest) GetNamespace() string {
@@ -1337,7 +1848,7 @@ type PlanMovesResponse struct {
 
 func (x *PlanMovesResponse) Reset() {
 	*x = PlanMovesResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1860,7 @@ func (x *PlanMovesResponse) String() string {
 func (*PlanMovesResponse) ProtoMessage() {}
 
 func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[20]
+	mi := &file_ohm_v1_cell_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1873,7 @@ func (x *PlanMovesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanMovesResponse.ProtoReflect.Descriptor instead.
 func (*PlanMovesResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlanMovesResponse) GetMoves() []*MoveStep {
@@ -1415,7 +1926,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1938,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[21]
+	mi := &file_ohm_v1_cell_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1951,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainResponse) GetNamespace() string {
@@ -1552,7 +2063,7 @@ type ExplainNodeRequest struct {
 
 func (x *ExplainNodeRequest) Reset() {
 	*x = ExplainNodeRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +2075,7 @@ func (x *ExplainNodeRequest) String() string {
 func (*ExplainNodeRequest) ProtoMessage() {}
 
 func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[22]
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +2088,7 @@ func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
 func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainNodeRequest) GetNamespace() string {
@@ -1614,7 +2125,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +2137,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[23]
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +2150,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -1686,7 +2197,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +2209,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[24]
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +2222,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -1744,7 +2255,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +2267,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[25]
+	mi := &file_ohm_v1_cell_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +2280,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -1890,7 +2401,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2413,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[26]
+	mi := &file_ohm_v1_cell_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2426,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -1962,7 +2473,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2485,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[27]
+	mi := &file_ohm_v1_cell_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2498,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -2014,7 +2525,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2537,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[28]
+	mi := &file_ohm_v1_cell_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2550,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -2119,7 +2630,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2642,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2655,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -2197,7 +2708,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2720,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2733,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{37}
 }
 
 type AuditResponse struct {
@@ -2239,7 +2750,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2762,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2775,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -2321,7 +2832,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	mi := &file_ohm_v1_cell_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2844,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	mi := &file_ohm_v1_cell_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2857,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -2475,7 +2986,48 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12)\n" +
 	"\agranted\x18\x04 \x01(\v2\x0f.ohm.v1.AmountsR\agranted\x12#\n" +
 	"\x04used\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\x04used\x12'\n" +
-	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"V\n" +
+	"\x06wanted\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x06wanted\"2\n" +
+	"\vPlanRequest\x12#\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x0f.ohm.v1.JobSpecR\x04jobs\"v\n" +
+	"\fPlanResponse\x12#\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x0f.ohm.v1.JobPlanR\x04jobs\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12+\n" +
+	"\x11snapshot_revision\x18\x03 \x01(\x03R\x10snapshotRevision\"\x89\x03\n" +
+	"\aJobPlan\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03was\x18\x04 \x01(\x03R\x03was\x12\x1b\n" +
+	"\twas_state\x18\x05 \x01(\tR\bwasState\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\x03R\aversion\x12\x1c\n" +
+	"\tunchanged\x18\a \x01(\bR\tunchanged\x12-\n" +
+	"\achanges\x18\b \x03(\v2\x13.ohm.v1.FieldChangeR\achanges\x12&\n" +
+	"\x06scaled\x18\t \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\x12-\n" +
+	"\aeffects\x18\n" +
+	" \x03(\v2\x13.ohm.v1.GroupEffectR\aeffects\x123\n" +
+	"\tplacement\x18\v \x01(\v2\x15.ohm.v1.PlacementPlanR\tplacement\x12\x18\n" +
+	"\anotices\x18\f \x03(\tR\anotices\"E\n" +
+	"\vFieldChange\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x10\n" +
+	"\x03was\x18\x02 \x01(\tR\x03was\x12\x0e\n" +
+	"\x02is\x18\x03 \x01(\tR\x02is\"}\n" +
+	"\vGroupEffect\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
+	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\x12\x18\n" +
+	"\aindexes\x18\x04 \x01(\tR\aindexes\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"U\n" +
+	"\tPlanToken\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\tR\vincarnation\x12&\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x12.ohm.v1.PlannedJobR\x04jobs\"\x9c\x01\n" +
+	"\n" +
+	"PlannedJob\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x18\n" +
+	"\astopped\x18\x05 \x01(\bR\astopped\x12\x12\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"V\n" +
 	"\x10PlanMovesRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -2583,7 +3135,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"ListQuotas\x12\x19.ohm.v1.ListQuotasRequest\x1a\x1a.ohm.v1.ListQuotasResponse\x126\n" +
 	"\bGetQuota\x12\x17.ohm.v1.GetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x126\n" +
 	"\bSetQuota\x12\x17.ohm.v1.SetQuotaRequest\x1a\x11.ohm.v1.QuotaView\x12F\n" +
-	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xb2\x03\n" +
+	"\vDeleteQuota\x12\x1a.ohm.v1.DeleteQuotaRequest\x1a\x1b.ohm.v1.DeleteQuotaResponse2\xe5\x03\n" +
 	"\aInsight\x129\n" +
 	"\aExplain\x12\x15.ohm.v1.GetJobRequest\x1a\x17.ohm.v1.ExplainResponse\x12=\n" +
 	"\vExplainNode\x12\x1a.ohm.v1.ExplainNodeRequest\x1a\x12.ohm.v1.NodeAnswer\x125\n" +
@@ -2592,7 +3144,8 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\rListConflicts\x12\x1c.ohm.v1.ListConflictsRequest\x1a\x1d.ohm.v1.ListConflictsResponse\x120\n" +
 	"\x06GetTxn\x12\x15.ohm.v1.GetTxnRequest\x1a\x0f.ohm.v1.TxnView\x124\n" +
 	"\x05Audit\x12\x14.ohm.v1.AuditRequest\x1a\x15.ohm.v1.AuditResponse\x12@\n" +
-	"\tPlanMoves\x12\x18.ohm.v1.PlanMovesRequest\x1a\x19.ohm.v1.PlanMovesResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
+	"\tPlanMoves\x12\x18.ohm.v1.PlanMovesRequest\x1a\x19.ohm.v1.PlanMovesResponse\x121\n" +
+	"\x04Plan\x12\x13.ohm.v1.PlanRequest\x1a\x14.ohm.v1.PlanResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
 var (
 	file_ohm_v1_cell_proto_rawDescOnce sync.Once
@@ -2606,7 +3159,7 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
@@ -2627,100 +3180,119 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*QuotaView)(nil),              // 16: ohm.v1.QuotaView
 	(*FairShare)(nil),              // 17: ohm.v1.FairShare
 	(*ShareView)(nil),              // 18: ohm.v1.ShareView
-	(*PlanMovesRequest)(nil),       // 19: ohm.v1.PlanMovesRequest
-	(*PlanMovesResponse)(nil),      // 20: ohm.v1.PlanMovesResponse
-	(*ExplainResponse)(nil),        // 21: ohm.v1.ExplainResponse
-	(*ExplainNodeRequest)(nil),     // 22: ohm.v1.ExplainNodeRequest
-	(*ListConflictsRequest)(nil),   // 23: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 24: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 25: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 26: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 27: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 28: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 29: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 30: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 31: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 32: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(*Amounts)(nil),                // 34: ohm.v1.Amounts
-	(*MoveStep)(nil),               // 35: ohm.v1.MoveStep
-	(*MovesGain)(nil),              // 36: ohm.v1.MovesGain
-	(*GroupWaiting)(nil),           // 37: ohm.v1.GroupWaiting
-	(*TaskView)(nil),               // 38: ohm.v1.TaskView
-	(*Hold)(nil),                   // 39: ohm.v1.Hold
-	(*TaskStats)(nil),              // 40: ohm.v1.TaskStats
-	(*GetJobRequest)(nil),          // 41: ohm.v1.GetJobRequest
-	(*NodeAnswer)(nil),             // 42: ohm.v1.NodeAnswer
-	(*Decision)(nil),               // 43: ohm.v1.Decision
+	(*PlanRequest)(nil),            // 19: ohm.v1.PlanRequest
+	(*PlanResponse)(nil),           // 20: ohm.v1.PlanResponse
+	(*JobPlan)(nil),                // 21: ohm.v1.JobPlan
+	(*FieldChange)(nil),            // 22: ohm.v1.FieldChange
+	(*GroupEffect)(nil),            // 23: ohm.v1.GroupEffect
+	(*PlanToken)(nil),              // 24: ohm.v1.PlanToken
+	(*PlannedJob)(nil),             // 25: ohm.v1.PlannedJob
+	(*PlanMovesRequest)(nil),       // 26: ohm.v1.PlanMovesRequest
+	(*PlanMovesResponse)(nil),      // 27: ohm.v1.PlanMovesResponse
+	(*ExplainResponse)(nil),        // 28: ohm.v1.ExplainResponse
+	(*ExplainNodeRequest)(nil),     // 29: ohm.v1.ExplainNodeRequest
+	(*ListConflictsRequest)(nil),   // 30: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 31: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 32: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 33: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 34: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 35: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 36: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 37: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 38: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 39: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 40: google.protobuf.Timestamp
+	(*Amounts)(nil),                // 41: ohm.v1.Amounts
+	(*JobSpec)(nil),                // 42: ohm.v1.JobSpec
+	(*Scaled)(nil),                 // 43: ohm.v1.Scaled
+	(*PlacementPlan)(nil),          // 44: ohm.v1.PlacementPlan
+	(*MoveStep)(nil),               // 45: ohm.v1.MoveStep
+	(*MovesGain)(nil),              // 46: ohm.v1.MovesGain
+	(*GroupWaiting)(nil),           // 47: ohm.v1.GroupWaiting
+	(*TaskView)(nil),               // 48: ohm.v1.TaskView
+	(*Hold)(nil),                   // 49: ohm.v1.Hold
+	(*TaskStats)(nil),              // 50: ohm.v1.TaskStats
+	(*GetJobRequest)(nil),          // 51: ohm.v1.GetJobRequest
+	(*NodeAnswer)(nil),             // 52: ohm.v1.NodeAnswer
+	(*Decision)(nil),               // 53: ohm.v1.Decision
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
 	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	33, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	40, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
 	16, // 3: ohm.v1.ListQuotasResponse.quotas:type_name -> ohm.v1.QuotaView
-	34, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
-	34, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
-	34, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
-	34, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
+	41, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
+	41, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
+	41, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
+	41, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
 	18, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
-	33, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
+	40, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
 	17, // 10: ohm.v1.QuotaView.fair:type_name -> ohm.v1.FairShare
-	34, // 11: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
-	34, // 12: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
-	34, // 13: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
-	35, // 14: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
-	36, // 15: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
-	36, // 16: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
-	37, // 17: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	33, // 18: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	25, // 19: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
-	38, // 20: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	39, // 21: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
-	40, // 22: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
-	17, // 23: ohm.v1.ExplainResponse.fair:type_name -> ohm.v1.FairShare
-	25, // 24: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	33, // 25: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	26, // 26: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	26, // 27: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	33, // 28: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	29, // 29: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	25, // 30: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	32, // 31: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 32: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	7,  // 33: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	2,  // 34: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
-	5,  // 35: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
-	10, // 36: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
-	12, // 37: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
-	13, // 38: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
-	14, // 39: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
-	41, // 40: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	22, // 41: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
-	27, // 42: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
-	23, // 43: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	27, // 44: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	30, // 45: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	19, // 46: ohm.v1.Insight.PlanMoves:input_type -> ohm.v1.PlanMovesRequest
-	1,  // 47: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 48: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 49: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 50: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	11, // 51: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
-	16, // 52: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
-	16, // 53: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
-	15, // 54: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
-	21, // 55: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	42, // 56: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
-	43, // 57: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
-	24, // 58: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	28, // 59: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	31, // 60: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	20, // 61: ohm.v1.Insight.PlanMoves:output_type -> ohm.v1.PlanMovesResponse
-	47, // [47:62] is the sub-list for method output_type
-	32, // [32:47] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	41, // 11: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
+	41, // 12: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
+	41, // 13: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
+	42, // 14: ohm.v1.PlanRequest.jobs:type_name -> ohm.v1.JobSpec
+	21, // 15: ohm.v1.PlanResponse.jobs:type_name -> ohm.v1.JobPlan
+	22, // 16: ohm.v1.JobPlan.changes:type_name -> ohm.v1.FieldChange
+	43, // 17: ohm.v1.JobPlan.scaled:type_name -> ohm.v1.Scaled
+	23, // 18: ohm.v1.JobPlan.effects:type_name -> ohm.v1.GroupEffect
+	44, // 19: ohm.v1.JobPlan.placement:type_name -> ohm.v1.PlacementPlan
+	25, // 20: ohm.v1.PlanToken.jobs:type_name -> ohm.v1.PlannedJob
+	45, // 21: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
+	46, // 22: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
+	46, // 23: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
+	47, // 24: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
+	40, // 25: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	32, // 26: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	48, // 27: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
+	49, // 28: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
+	50, // 29: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
+	17, // 30: ohm.v1.ExplainResponse.fair:type_name -> ohm.v1.FairShare
+	32, // 31: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	40, // 32: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	33, // 33: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	33, // 34: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	40, // 35: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	36, // 36: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	32, // 37: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	39, // 38: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 39: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 40: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 41: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 42: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	10, // 43: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
+	12, // 44: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
+	13, // 45: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
+	14, // 46: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
+	51, // 47: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	29, // 48: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
+	34, // 49: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
+	30, // 50: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	34, // 51: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	37, // 52: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	26, // 53: ohm.v1.Insight.PlanMoves:input_type -> ohm.v1.PlanMovesRequest
+	19, // 54: ohm.v1.Insight.Plan:input_type -> ohm.v1.PlanRequest
+	1,  // 55: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 56: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 57: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 58: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	11, // 59: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
+	16, // 60: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
+	16, // 61: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
+	15, // 62: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
+	28, // 63: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	52, // 64: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
+	53, // 65: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
+	31, // 66: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	35, // 67: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	38, // 68: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	27, // 69: ohm.v1.Insight.PlanMoves:output_type -> ohm.v1.PlanMovesResponse
+	20, // 70: ohm.v1.Insight.Plan:output_type -> ohm.v1.PlanResponse
+	55, // [55:71] is the sub-list for method output_type
+	39, // [39:55] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }
@@ -2737,7 +3309,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -406,6 +406,7 @@ const (
 	Insight_GetTxn_FullMethodName        = "/ohm.v1.Insight/GetTxn"
 	Insight_Audit_FullMethodName         = "/ohm.v1.Insight/Audit"
 	Insight_PlanMoves_FullMethodName     = "/ohm.v1.Insight/PlanMoves"
+	Insight_Plan_FullMethodName          = "/ohm.v1.Insight/Plan"
 )
 
 // InsightClient is the client API for Insight service.
@@ -424,6 +425,9 @@ type InsightClient interface {
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditResponse, error)
 	// PlanMoves says which running tasks would be better off on other nodes, and changes nothing.
 	PlanMoves(ctx context.Context, in *PlanMovesRequest, opts ...grpc.CallOption) (*PlanMovesResponse, error)
+	// Plan says what an apply of jobs would change, and where their schedulers would place their tasks;
+	// it changes nothing.
+	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 }
 
 type insightClient struct {
@@ -504,6 +508,16 @@ func (c *insightClient) PlanMoves(ctx context.Context, in *PlanMovesRequest, opt
 	return out, nil
 }
 
+func (c *insightClient) Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanResponse)
+	err := c.cc.Invoke(ctx, Insight_Plan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InsightServer is the server API for Insight service.
 // All implementations must embed UnimplementedInsightServer
 // for forward compatibility.
@@ -520,6 +534,9 @@ type InsightServer interface {
 	Audit(context.Context, *AuditRequest) (*AuditResponse, error)
 	// PlanMoves says which running tasks would be better off on other nodes, and changes nothing.
 	PlanMoves(context.Context, *PlanMovesRequest) (*PlanMovesResponse, error)
+	// Plan says what an apply of jobs would change, and where their schedulers would place their tasks;
+	// it changes nothing.
+	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
 	mustEmbedUnimplementedInsightServer()
 }
 
@@ -550,6 +567,9 @@ func (UnimplementedInsightServer) Audit(context.Context, *AuditRequest) (*AuditR
 }
 func (UnimplementedInsightServer) PlanMoves(context.Context, *PlanMovesRequest) (*PlanMovesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PlanMoves not implemented")
+}
+func (UnimplementedInsightServer) Plan(context.Context, *PlanRequest) (*PlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Plan not implemented")
 }
 func (UnimplementedInsightServer) mustEmbedUnimplementedInsightServer() {}
 func (UnimplementedInsightServer) testEmbeddedByValue()                 {}
@@ -698,6 +718,24 @@ func _Insight_PlanMoves_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Insight_Plan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InsightServer).Plan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Insight_Plan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InsightServer).Plan(ctx, req.(*PlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Insight_ServiceDesc is the grpc.ServiceDesc for Insight service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -732,6 +770,10 @@ var Insight_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PlanMoves",
 			Handler:    _Insight_PlanMoves_Handler,
+		},
+		{
+			MethodName: "Plan",
+			Handler:    _Insight_Plan_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

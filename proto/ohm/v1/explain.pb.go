@@ -37,11 +37,15 @@ type Ask struct {
 	Job       string `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`
 	Node      string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
 	// Or of a transaction: how it was decided.
-	Transaction   string      `protobuf:"bytes,8,opt,name=transaction,proto3" json:"transaction,omitempty"`
-	AnsweredBy    string      `protobuf:"bytes,10,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"` // the instance; empty: nobody yet
-	AboutNode     *NodeAnswer `protobuf:"bytes,11,opt,name=about_node,json=aboutNode,proto3" json:"about_node,omitempty"`
-	Decision      *Decision   `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"` // absent from the answer: it is not in the log, or not any more
-	Problem       string      `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`   // why there is no answer, for people
+	Transaction string `protobuf:"bytes,8,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	// Or of a job as it would be: where its tasks would go.
+	Plan          *Job           `protobuf:"bytes,107,opt,name=plan,proto3" json:"plan,omitempty"`                              // its record
+	Rollout       *Rollout       `protobuf:"bytes,108,opt,name=rollout,proto3" json:"rollout,omitempty"`                        // that goes with it; absent: none
+	AnsweredBy    string         `protobuf:"bytes,10,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"` // the instance; empty: nobody yet
+	AboutNode     *NodeAnswer    `protobuf:"bytes,11,opt,name=about_node,json=aboutNode,proto3" json:"about_node,omitempty"`
+	Decision      *Decision      `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"` // absent from the answer: it is not in the log, or not any more
+	Problem       string         `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`   // why there is no answer, for people
+	Placement     *PlacementPlan `protobuf:"bytes,109,opt,name=placement,proto3" json:"placement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -132,6 +136,20 @@ func (x *Ask) GetTransaction() string {
 	return ""
 }
 
+func (x *Ask) GetPlan() *Job {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *Ask) GetRollout() *Rollout {
+	if x != nil {
+		return x.Rollout
+	}
+	return nil
+}
+
 func (x *Ask) GetAnsweredBy() string {
 	if x != nil {
 		return x.AnsweredBy
@@ -160,6 +178,182 @@ func (x *Ask) GetProblem() string {
 	return ""
 }
 
+func (x *Ask) GetPlacement() *PlacementPlan {
+	if x != nil {
+		return x.Placement
+	}
+	return nil
+}
+
+// PlacementPlan says where the tasks of a job would go that is not submitted yet.
+type PlacementPlan struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Scheduler        string                 `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
+	Instance         string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	SnapshotRevision int64                  `protobuf:"varint,3,opt,name=snapshot_revision,json=snapshotRevision,proto3" json:"snapshot_revision,omitempty"`
+	Groups           []*GroupPlacement      `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	Problem          string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // why nothing is known, for people
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *PlacementPlan) Reset() {
+	*x = PlacementPlan{}
+	mi := &file_ohm_v1_explain_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementPlan) ProtoMessage() {}
+
+func (x *PlacementPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_explain_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementPlan.ProtoReflect.Descriptor instead.
+func (*PlacementPlan) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PlacementPlan) GetScheduler() string {
+	if x != nil {
+		return x.Scheduler
+	}
+	return ""
+}
+
+func (x *PlacementPlan) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *PlacementPlan) GetSnapshotRevision() int64 {
+	if x != nil {
+		return x.SnapshotRevision
+	}
+	return 0
+}
+
+func (x *PlacementPlan) GetGroups() []*GroupPlacement {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *PlacementPlan) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type GroupPlacement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Wanted        int32                  `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"` // tasks that would need a node
+	Placed        int32                  `protobuf:"varint,3,opt,name=placed,proto3" json:"placed,omitempty"` // of them, so many would get one now
+	Chosen        []*ChosenNode          `protobuf:"bytes,4,rep,name=chosen,proto3" json:"chosen,omitempty"`
+	MoreChosen    int32                  `protobuf:"varint,5,opt,name=more_chosen,json=moreChosen,proto3" json:"more_chosen,omitempty"` // so many more, which are left out here
+	Waiting       *GroupWaiting          `protobuf:"bytes,6,opt,name=waiting,proto3" json:"waiting,omitempty"`                          // of those that would get none; absent: all would
+	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`                          // the same for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupPlacement) Reset() {
+	*x = GroupPlacement{}
+	mi := &file_ohm_v1_explain_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupPlacement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupPlacement) ProtoMessage() {}
+
+func (x *GroupPlacement) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_explain_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupPlacement.ProtoReflect.Descriptor instead.
+func (*GroupPlacement) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GroupPlacement) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupPlacement) GetWanted() int32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
+func (x *GroupPlacement) GetPlaced() int32 {
+	if x != nil {
+		return x.Placed
+	}
+	return 0
+}
+
+func (x *GroupPlacement) GetChosen() []*ChosenNode {
+	if x != nil {
+		return x.Chosen
+	}
+	return nil
+}
+
+func (x *GroupPlacement) GetMoreChosen() int32 {
+	if x != nil {
+		return x.MoreChosen
+	}
+	return 0
+}
+
+func (x *GroupPlacement) GetWaiting() *GroupWaiting {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *GroupPlacement) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // NodeAnswer says of one node why the tasks of one job do not go there, by the scheduler's own rules.
 type NodeAnswer struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -177,7 +371,7 @@ type NodeAnswer struct {
 
 func (x *NodeAnswer) Reset() {
 	*x = NodeAnswer{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[1]
+	mi := &file_ohm_v1_explain_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -189,7 +383,7 @@ func (x *NodeAnswer) String() string {
 func (*NodeAnswer) ProtoMessage() {}
 
 func (x *NodeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[1]
+	mi := &file_ohm_v1_explain_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -202,7 +396,7 @@ func (x *NodeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAnswer.ProtoReflect.Descriptor instead.
 func (*NodeAnswer) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{1}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NodeAnswer) GetNamespace() string {
@@ -275,7 +469,7 @@ type NodeGroup struct {
 
 func (x *NodeGroup) Reset() {
 	*x = NodeGroup{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[2]
+	mi := &file_ohm_v1_explain_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +481,7 @@ func (x *NodeGroup) String() string {
 func (*NodeGroup) ProtoMessage() {}
 
 func (x *NodeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[2]
+	mi := &file_ohm_v1_explain_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +494,7 @@ func (x *NodeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroup.ProtoReflect.Descriptor instead.
 func (*NodeGroup) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{2}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeGroup) GetGroup() string {
@@ -362,7 +556,7 @@ type NodeRefusal struct {
 
 func (x *NodeRefusal) Reset() {
 	*x = NodeRefusal{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[3]
+	mi := &file_ohm_v1_explain_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +568,7 @@ func (x *NodeRefusal) String() string {
 func (*NodeRefusal) ProtoMessage() {}
 
 func (x *NodeRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[3]
+	mi := &file_ohm_v1_explain_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +581,7 @@ func (x *NodeRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRefusal.ProtoReflect.Descriptor instead.
 func (*NodeRefusal) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{3}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeRefusal) GetReason() string {
@@ -462,7 +656,7 @@ type NodeTaker struct {
 
 func (x *NodeTaker) Reset() {
 	*x = NodeTaker{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[4]
+	mi := &file_ohm_v1_explain_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +668,7 @@ func (x *NodeTaker) String() string {
 func (*NodeTaker) ProtoMessage() {}
 
 func (x *NodeTaker) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[4]
+	mi := &file_ohm_v1_explain_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +681,7 @@ func (x *NodeTaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTaker.ProtoReflect.Descriptor instead.
 func (*NodeTaker) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{4}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeTaker) GetNamespace() string {
@@ -565,7 +759,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[5]
+	mi := &file_ohm_v1_explain_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +771,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[5]
+	mi := &file_ohm_v1_explain_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +784,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{5}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Decision) GetTransaction() string {
@@ -730,7 +924,7 @@ type GroupDecision struct {
 
 func (x *GroupDecision) Reset() {
 	*x = GroupDecision{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[6]
+	mi := &file_ohm_v1_explain_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +936,7 @@ func (x *GroupDecision) String() string {
 func (*GroupDecision) ProtoMessage() {}
 
 func (x *GroupDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[6]
+	mi := &file_ohm_v1_explain_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +949,7 @@ func (x *GroupDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupDecision.ProtoReflect.Descriptor instead.
 func (*GroupDecision) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{6}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GroupDecision) GetNamespace() string {
@@ -831,7 +1025,7 @@ type ScoredNode struct {
 
 func (x *ScoredNode) Reset() {
 	*x = ScoredNode{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[7]
+	mi := &file_ohm_v1_explain_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +1037,7 @@ func (x *ScoredNode) String() string {
 func (*ScoredNode) ProtoMessage() {}
 
 func (x *ScoredNode) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[7]
+	mi := &file_ohm_v1_explain_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +1050,7 @@ func (x *ScoredNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoredNode.ProtoReflect.Descriptor instead.
 func (*ScoredNode) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ScoredNode) GetNode() string {
@@ -887,7 +1081,7 @@ type ChosenNode struct {
 
 func (x *ChosenNode) Reset() {
 	*x = ChosenNode{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[8]
+	mi := &file_ohm_v1_explain_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1093,7 @@ func (x *ChosenNode) String() string {
 func (*ChosenNode) ProtoMessage() {}
 
 func (x *ChosenNode) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[8]
+	mi := &file_ohm_v1_explain_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1106,7 @@ func (x *ChosenNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChosenNode.ProtoReflect.Descriptor instead.
 func (*ChosenNode) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ChosenNode) GetNamespace() string {
@@ -973,7 +1167,7 @@ type LostClaim struct {
 
 func (x *LostClaim) Reset() {
 	*x = LostClaim{}
-	mi := &file_ohm_v1_explain_proto_msgTypes[9]
+	mi := &file_ohm_v1_explain_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1179,7 @@ func (x *LostClaim) String() string {
 func (*LostClaim) ProtoMessage() {}
 
 func (x *LostClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_explain_proto_msgTypes[9]
+	mi := &file_ohm_v1_explain_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1192,7 @@ func (x *LostClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostClaim.ProtoReflect.Descriptor instead.
 func (*LostClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_explain_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LostClaim) GetTask() string {
@@ -1061,7 +1255,7 @@ var File_ohm_v1_explain_proto protoreflect.FileDescriptor
 
 const file_ohm_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\x14ohm/v1/explain.proto\x12\x06ohm.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ohm/v1/records.proto\"\xe7\x02\n" +
+	"\x14ohm/v1/explain.proto\x12\x06ohm.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ohm/v1/records.proto\"\xe8\x03\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tscheduler\x18\x02 \x01(\tR\tscheduler\x12\x1a\n" +
@@ -1071,13 +1265,31 @@ const file_ohm_v1_explain_proto_rawDesc = "" +
 	"\x03job\x18\x06 \x01(\tR\x03job\x12\x12\n" +
 	"\x04node\x18\a \x01(\tR\x04node\x12 \n" +
 	"\vtransaction\x18\b \x01(\tR\vtransaction\x12\x1f\n" +
+	"\x04plan\x18k \x01(\v2\v.ohm.v1.JobR\x04plan\x12)\n" +
+	"\arollout\x18l \x01(\v2\x0f.ohm.v1.RolloutR\arollout\x12\x1f\n" +
 	"\vanswered_by\x18\n" +
 	" \x01(\tR\n" +
 	"answeredBy\x121\n" +
 	"\n" +
 	"about_node\x18\v \x01(\v2\x12.ohm.v1.NodeAnswerR\taboutNode\x12,\n" +
 	"\bdecision\x18\f \x01(\v2\x10.ohm.v1.DecisionR\bdecision\x12\x18\n" +
-	"\aproblem\x18\r \x01(\tR\aproblem\"\xf8\x01\n" +
+	"\aproblem\x18\r \x01(\tR\aproblem\x123\n" +
+	"\tplacement\x18m \x01(\v2\x15.ohm.v1.PlacementPlanR\tplacement\"\xc0\x01\n" +
+	"\rPlacementPlan\x12\x1c\n" +
+	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12+\n" +
+	"\x11snapshot_revision\x18\x03 \x01(\x03R\x10snapshotRevision\x12.\n" +
+	"\x06groups\x18\x04 \x03(\v2\x16.ohm.v1.GroupPlacementR\x06groups\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\xed\x01\n" +
+	"\x0eGroupPlacement\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
+	"\x06wanted\x18\x02 \x01(\x05R\x06wanted\x12\x16\n" +
+	"\x06placed\x18\x03 \x01(\x05R\x06placed\x12*\n" +
+	"\x06chosen\x18\x04 \x03(\v2\x12.ohm.v1.ChosenNodeR\x06chosen\x12\x1f\n" +
+	"\vmore_chosen\x18\x05 \x01(\x05R\n" +
+	"moreChosen\x12.\n" +
+	"\awaiting\x18\x06 \x01(\v2\x14.ohm.v1.GroupWaitingR\awaiting\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\xf8\x01\n" +
 	"\n" +
 	"NodeAnswer\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
@@ -1181,38 +1393,49 @@ func file_ohm_v1_explain_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_explain_proto_rawDescData
 }
 
-var file_ohm_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_ohm_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_ohm_v1_explain_proto_goTypes = []any{
 	(*Ask)(nil),                   // 0: ohm.v1.Ask
-	(*NodeAnswer)(nil),            // 1: ohm.v1.NodeAnswer
-	(*NodeGroup)(nil),             // 2: ohm.v1.NodeGroup
-	(*NodeRefusal)(nil),           // 3: ohm.v1.NodeRefusal
-	(*NodeTaker)(nil),             // 4: ohm.v1.NodeTaker
-	(*Decision)(nil),              // 5: ohm.v1.Decision
-	(*GroupDecision)(nil),         // 6: ohm.v1.GroupDecision
-	(*ScoredNode)(nil),            // 7: ohm.v1.ScoredNode
-	(*ChosenNode)(nil),            // 8: ohm.v1.ChosenNode
-	(*LostClaim)(nil),             // 9: ohm.v1.LostClaim
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*DeviceShare)(nil),           // 11: ohm.v1.DeviceShare
+	(*PlacementPlan)(nil),         // 1: ohm.v1.PlacementPlan
+	(*GroupPlacement)(nil),        // 2: ohm.v1.GroupPlacement
+	(*NodeAnswer)(nil),            // 3: ohm.v1.NodeAnswer
+	(*NodeGroup)(nil),             // 4: ohm.v1.NodeGroup
+	(*NodeRefusal)(nil),           // 5: ohm.v1.NodeRefusal
+	(*NodeTaker)(nil),             // 6: ohm.v1.NodeTaker
+	(*Decision)(nil),              // 7: ohm.v1.Decision
+	(*GroupDecision)(nil),         // 8: ohm.v1.GroupDecision
+	(*ScoredNode)(nil),            // 9: ohm.v1.ScoredNode
+	(*ChosenNode)(nil),            // 10: ohm.v1.ChosenNode
+	(*LostClaim)(nil),             // 11: ohm.v1.LostClaim
+	(*Job)(nil),                   // 12: ohm.v1.Job
+	(*Rollout)(nil),               // 13: ohm.v1.Rollout
+	(*GroupWaiting)(nil),          // 14: ohm.v1.GroupWaiting
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*DeviceShare)(nil),           // 16: ohm.v1.DeviceShare
 }
 var file_ohm_v1_explain_proto_depIdxs = []int32{
-	1,  // 0: ohm.v1.Ask.about_node:type_name -> ohm.v1.NodeAnswer
-	5,  // 1: ohm.v1.Ask.decision:type_name -> ohm.v1.Decision
-	2,  // 2: ohm.v1.NodeAnswer.groups:type_name -> ohm.v1.NodeGroup
-	3,  // 3: ohm.v1.NodeGroup.refusals:type_name -> ohm.v1.NodeRefusal
-	4,  // 4: ohm.v1.NodeRefusal.takers:type_name -> ohm.v1.NodeTaker
-	10, // 5: ohm.v1.Decision.time:type_name -> google.protobuf.Timestamp
-	6,  // 6: ohm.v1.Decision.groups:type_name -> ohm.v1.GroupDecision
-	8,  // 7: ohm.v1.Decision.chosen:type_name -> ohm.v1.ChosenNode
-	9,  // 8: ohm.v1.Decision.lost:type_name -> ohm.v1.LostClaim
-	7,  // 9: ohm.v1.GroupDecision.best:type_name -> ohm.v1.ScoredNode
-	11, // 10: ohm.v1.ChosenNode.gpus:type_name -> ohm.v1.DeviceShare
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	12, // 0: ohm.v1.Ask.plan:type_name -> ohm.v1.Job
+	13, // 1: ohm.v1.Ask.rollout:type_name -> ohm.v1.Rollout
+	3,  // 2: ohm.v1.Ask.about_node:type_name -> ohm.v1.NodeAnswer
+	7,  // 3: ohm.v1.Ask.decision:type_name -> ohm.v1.Decision
+	1,  // 4: ohm.v1.Ask.placement:type_name -> ohm.v1.PlacementPlan
+	2,  // 5: ohm.v1.PlacementPlan.groups:type_name -> ohm.v1.GroupPlacement
+	10, // 6: ohm.v1.GroupPlacement.chosen:type_name -> ohm.v1.ChosenNode
+	14, // 7: ohm.v1.GroupPlacement.waiting:type_name -> ohm.v1.GroupWaiting
+	4,  // 8: ohm.v1.NodeAnswer.groups:type_name -> ohm.v1.NodeGroup
+	5,  // 9: ohm.v1.NodeGroup.refusals:type_name -> ohm.v1.NodeRefusal
+	6,  // 10: ohm.v1.NodeRefusal.takers:type_name -> ohm.v1.NodeTaker
+	15, // 11: ohm.v1.Decision.time:type_name -> google.protobuf.Timestamp
+	8,  // 12: ohm.v1.Decision.groups:type_name -> ohm.v1.GroupDecision
+	10, // 13: ohm.v1.Decision.chosen:type_name -> ohm.v1.ChosenNode
+	11, // 14: ohm.v1.Decision.lost:type_name -> ohm.v1.LostClaim
+	9,  // 15: ohm.v1.GroupDecision.best:type_name -> ohm.v1.ScoredNode
+	16, // 16: ohm.v1.ChosenNode.gpus:type_name -> ohm.v1.DeviceShare
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_explain_proto_init() }
@@ -1227,7 +1450,7 @@ func file_ohm_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_explain_proto_rawDesc), len(file_ohm_v1_explain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -324,6 +324,8 @@ type SubmitRequest struct {
 	// version is the one that it was answered with: a repeat that comes after somebody has
 	// submitted the job anew is a submission like any other.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Apply         bool   `protobuf:"varint,107,opt,name=apply,proto3" json:"apply,omitempty"` // a job that has ended by itself with the same content stays as it is
+	Token         string `protobuf:"bytes,108,opt,name=token,proto3" json:"token,omitempty"`  // of a plan: what is not as it was planned is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,6 +370,20 @@ func (x *SubmitRequest) GetJobs() []*JobSpec {
 func (x *SubmitRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SubmitRequest) GetApply() bool {
+	if x != nil {
+		return x.Apply
+	}
+	return false
+}
+
+func (x *SubmitRequest) GetToken() string {
+	if x != nil {
+		return x.Token
 	}
 	return ""
 }
@@ -710,24 +726,29 @@ func (x *ListJobsResponse) GetJobs() []*JobStatus {
 
 // JobStatus is derived from the cell state, never stored.
 type JobStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // Pending | Running | Stopping | Succeeded | Failed | Stopped
-	Groups        []*GroupCounts         `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
-	Scheduler     string                 `protobuf:"bytes,6,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
-	Precedence    int32                  `protobuf:"varint,7,opt,name=precedence,proto3" json:"precedence,omitempty"`
-	Version       int64                  `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
-	Submitted     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=submitted,proto3" json:"submitted,omitempty"`
-	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`
-	Elapsed       *durationpb.Duration   `protobuf:"bytes,11,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	Message       string                 `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`    // why it waits, where it does
-	Revision      int64                  `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"` // of the snapshot that this was derived from
-	RequestId     string                 `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Rollout       string                 `protobuf:"bytes,110,opt,name=rollout,proto3" json:"rollout,omitempty"` // of a service: how far its tasks have come to its version: Running | Paused | Failed | Reverting | Done | Reverted; empty: the version is the first
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Namespace  string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job        string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Kind       string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	State      string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // Pending | Running | Stopping | Succeeded | Failed | Stopped
+	Groups     []*GroupCounts         `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	Scheduler  string                 `protobuf:"bytes,6,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
+	Precedence int32                  `protobuf:"varint,7,opt,name=precedence,proto3" json:"precedence,omitempty"`
+	Version    int64                  `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
+	Submitted  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	Ended      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`
+	Elapsed    *durationpb.Duration   `protobuf:"bytes,11,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	Message    string                 `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`    // why it waits, where it does
+	Revision   int64                  `protobuf:"varint,13,opt,name=revision,proto3" json:"revision,omitempty"` // of the snapshot that this was derived from
+	RequestId  string                 `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Rollout    string                 `protobuf:"bytes,110,opt,name=rollout,proto3" json:"rollout,omitempty"` // of a service: how far its tasks have come to its version: Running | Paused | Failed | Reverting | Done | Reverted; empty: the version is the first
+	// placed_after is the time from the submission until the last of its tasks had its first node; absent:
+	// one has none yet, or the cell does not keep it any more.
+	PlacedAfter    *durationpb.Duration `protobuf:"bytes,120,opt,name=placed_after,json=placedAfter,proto3" json:"placed_after,omitempty"`
+	RolloutMessage string               `protobuf:"bytes,122,opt,name=rollout_message,json=rolloutMessage,proto3" json:"rollout_message,omitempty"` // why it has failed, or went back, for people
+	Failed         []*TaskEnd           `protobuf:"bytes,121,rep,name=failed,proto3" json:"failed,omitempty"`                                       // of a job that has failed: the first few of the tasks that have
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *JobStatus) Reset() {
@@ -865,6 +886,104 @@ func (x *JobStatus) GetRollout() string {
 	return ""
 }
 
+func (x *JobStatus) GetPlacedAfter() *durationpb.Duration {
+	if x != nil {
+		return x.PlacedAfter
+	}
+	return nil
+}
+
+func (x *JobStatus) GetRolloutMessage() string {
+	if x != nil {
+		return x.RolloutMessage
+	}
+	return ""
+}
+
+func (x *JobStatus) GetFailed() []*TaskEnd {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+// TaskEnd is how the last attempt of a task ended.
+type TaskEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
+	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"` // for people: "exited 7"
+	ExitCode      int32                  `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal        int32                  `protobuf:"varint,5,opt,name=signal,proto3" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskEnd) Reset() {
+	*x = TaskEnd{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskEnd) ProtoMessage() {}
+
+func (x *TaskEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskEnd.ProtoReflect.Descriptor instead.
+func (*TaskEnd) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TaskEnd) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *TaskEnd) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *TaskEnd) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *TaskEnd) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *TaskEnd) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
 type RollRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -876,7 +995,7 @@ type RollRequest struct {
 
 func (x *RollRequest) Reset() {
 	*x = RollRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1007,7 @@ func (x *RollRequest) String() string {
 func (*RollRequest) ProtoMessage() {}
 
 func (x *RollRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1020,7 @@ func (x *RollRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollRequest.ProtoReflect.Descriptor instead.
 func (*RollRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RollRequest) GetNamespace() string {
@@ -937,7 +1056,7 @@ type ScaleRequest struct {
 
 func (x *ScaleRequest) Reset() {
 	*x = ScaleRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1068,7 @@ func (x *ScaleRequest) String() string {
 func (*ScaleRequest) ProtoMessage() {}
 
 func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1081,7 @@ func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
 func (*ScaleRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScaleRequest) GetNamespace() string {
@@ -1010,7 +1129,7 @@ type ScaleResponse struct {
 
 func (x *ScaleResponse) Reset() {
 	*x = ScaleResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1141,7 @@ func (x *ScaleResponse) String() string {
 func (*ScaleResponse) ProtoMessage() {}
 
 func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1154,7 @@ func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
 func (*ScaleResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ScaleResponse) GetNamespace() string {
@@ -1112,7 +1231,7 @@ type StopJobsRequest struct {
 
 func (x *StopJobsRequest) Reset() {
 	*x = StopJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1243,7 @@ func (x *StopJobsRequest) String() string {
 func (*StopJobsRequest) ProtoMessage() {}
 
 func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1256,7 @@ func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsRequest.ProtoReflect.Descriptor instead.
 func (*StopJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StopJobsRequest) GetNamespace() string {
@@ -1170,7 +1289,7 @@ type StopJobsResponse struct {
 
 func (x *StopJobsResponse) Reset() {
 	*x = StopJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1301,7 @@ func (x *StopJobsResponse) String() string {
 func (*StopJobsResponse) ProtoMessage() {}
 
 func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1314,7 @@ func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsResponse.ProtoReflect.Descriptor instead.
 func (*StopJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopJobsResponse) GetJobs() []*JobStatus {
@@ -1217,7 +1336,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1348,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1361,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTasksRequest) GetNamespace() string {
@@ -1282,7 +1401,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1413,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1426,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTasksResponse) GetTasks() []*TaskView {
@@ -1347,7 +1466,7 @@ type TaskView struct {
 
 func (x *TaskView) Reset() {
 	*x = TaskView{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +1478,7 @@ func (x *TaskView) String() string {
 func (*TaskView) ProtoMessage() {}
 
 func (x *TaskView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1372,7 +1491,7 @@ func (x *TaskView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskView.ProtoReflect.Descriptor instead.
 func (*TaskView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskView) GetNamespace() string {
@@ -1541,7 +1660,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1672,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1685,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogsRequest) GetNamespace() string {
@@ -1659,7 +1778,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1790,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1803,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogPosition) GetVersion() int64 {
@@ -1734,7 +1853,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1865,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1878,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LogChunk) GetId() string {
@@ -1849,7 +1968,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1980,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1993,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TerminalSize) GetColumns() uint32 {
@@ -1909,7 +2028,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2040,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2053,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecStart) GetNamespace() string {
@@ -2020,7 +2139,7 @@ type ExecInput struct {
 
 func (x *ExecInput) Reset() {
 	*x = ExecInput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2151,7 @@ func (x *ExecInput) String() string {
 func (*ExecInput) ProtoMessage() {}
 
 func (x *ExecInput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2164,7 @@ func (x *ExecInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
 func (*ExecInput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecInput) GetStart() *ExecStart {
@@ -2089,7 +2208,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2220,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2233,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecOutput) GetId() string {
@@ -2156,7 +2275,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2287,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2300,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecEnd) GetCode() int32 {
@@ -2215,7 +2334,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2346,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2359,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListExecsRequest) GetNamespace() string {
@@ -2266,7 +2385,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2397,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2410,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecRecord {
@@ -2314,7 +2433,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2445,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2458,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StatsRequest) GetNamespace() string {
@@ -2386,7 +2505,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2517,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2530,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StatsResponse) GetTasks() []*TaskStats {
@@ -2436,7 +2555,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2567,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2580,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TaskStats) GetNamespace() string {
@@ -2533,7 +2652,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2664,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2677,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Usage) GetTime() *timestamppb.Timestamp {
@@ -2650,7 +2769,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2781,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2794,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Series) GetLast() int64 {
@@ -2734,11 +2853,13 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\ffewest_tasks\x18\x02 \x01(\x05R\vfewestTasks\x12,\n" +
 	"\x12stranded_gpu_milli\x18\x03 \x01(\x03R\x10strandedGpuMilli\x12\x1f\n" +
 	"\vempty_nodes\x18\x04 \x01(\x05R\n" +
-	"emptyNodes\"S\n" +
+	"emptyNodes\"\x7f\n" +
 	"\rSubmitRequest\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.ohm.v1.JobSpecR\x04jobs\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\"S\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x14\n" +
+	"\x05apply\x18k \x01(\bR\x05apply\x12\x14\n" +
+	"\x05token\x18l \x01(\tR\x05token\"S\n" +
 	"\x0eSubmitResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.SubmittedR\x04jobs\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\"\xb5\x01\n" +
@@ -2759,7 +2880,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"9\n" +
 	"\x10ListJobsResponse\x12%\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\xfa\x03\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\x8a\x05\n" +
 	"\tJobStatus\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -2779,7 +2900,16 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\brevision\x18\r \x01(\x03R\brevision\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x0e \x01(\tR\trequestId\x12\x18\n" +
-	"\arollout\x18n \x01(\tR\arollout\"U\n" +
+	"\arollout\x18n \x01(\tR\arollout\x12<\n" +
+	"\fplaced_after\x18x \x01(\v2\x19.google.protobuf.DurationR\vplacedAfter\x12'\n" +
+	"\x0frollout_message\x18z \x01(\tR\x0erolloutMessage\x12'\n" +
+	"\x06failed\x18y \x03(\v2\x0f.ohm.v1.TaskEndR\x06failed\"\x82\x01\n" +
+	"\aTaskEnd\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x1b\n" +
+	"\texit_code\x18\x04 \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06signal\x18\x05 \x01(\x05R\x06signal\"U\n" +
 	"\vRollRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
@@ -2965,7 +3095,7 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*RebalanceRequest)(nil),      // 0: ohm.v1.RebalanceRequest
 	(*RebalanceResponse)(nil),     // 1: ohm.v1.RebalanceResponse
@@ -2979,105 +3109,108 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),       // 9: ohm.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),      // 10: ohm.v1.ListJobsResponse
 	(*JobStatus)(nil),             // 11: ohm.v1.JobStatus
-	(*RollRequest)(nil),           // 12: ohm.v1.RollRequest
-	(*ScaleRequest)(nil),          // 13: ohm.v1.ScaleRequest
-	(*ScaleResponse)(nil),         // 14: ohm.v1.ScaleResponse
-	(*StopJobsRequest)(nil),       // 15: ohm.v1.StopJobsRequest
-	(*StopJobsResponse)(nil),      // 16: ohm.v1.StopJobsResponse
-	(*ListTasksRequest)(nil),      // 17: ohm.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 18: ohm.v1.ListTasksResponse
-	(*TaskView)(nil),              // 19: ohm.v1.TaskView
-	(*LogsRequest)(nil),           // 20: ohm.v1.LogsRequest
-	(*LogPosition)(nil),           // 21: ohm.v1.LogPosition
-	(*LogChunk)(nil),              // 22: ohm.v1.LogChunk
-	(*TerminalSize)(nil),          // 23: ohm.v1.TerminalSize
-	(*ExecStart)(nil),             // 24: ohm.v1.ExecStart
-	(*ExecInput)(nil),             // 25: ohm.v1.ExecInput
-	(*ExecOutput)(nil),            // 26: ohm.v1.ExecOutput
-	(*ExecEnd)(nil),               // 27: ohm.v1.ExecEnd
-	(*ListExecsRequest)(nil),      // 28: ohm.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 29: ohm.v1.ListExecsResponse
-	(*StatsRequest)(nil),          // 30: ohm.v1.StatsRequest
-	(*StatsResponse)(nil),         // 31: ohm.v1.StatsResponse
-	(*TaskStats)(nil),             // 32: ohm.v1.TaskStats
-	(*Usage)(nil),                 // 33: ohm.v1.Usage
-	(*Series)(nil),                // 34: ohm.v1.Series
-	(*JobSpec)(nil),               // 35: ohm.v1.JobSpec
-	(*Scaled)(nil),                // 36: ohm.v1.Scaled
-	(*Job)(nil),                   // 37: ohm.v1.Job
-	(*GroupCounts)(nil),           // 38: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 41: ohm.v1.DeviceShare
-	(*Port)(nil),                  // 42: ohm.v1.Port
-	(*ExecRecord)(nil),            // 43: ohm.v1.ExecRecord
+	(*TaskEnd)(nil),               // 12: ohm.v1.TaskEnd
+	(*RollRequest)(nil),           // 13: ohm.v1.RollRequest
+	(*ScaleRequest)(nil),          // 14: ohm.v1.ScaleRequest
+	(*ScaleResponse)(nil),         // 15: ohm.v1.ScaleResponse
+	(*StopJobsRequest)(nil),       // 16: ohm.v1.StopJobsRequest
+	(*StopJobsResponse)(nil),      // 17: ohm.v1.StopJobsResponse
+	(*ListTasksRequest)(nil),      // 18: ohm.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 19: ohm.v1.ListTasksResponse
+	(*TaskView)(nil),              // 20: ohm.v1.TaskView
+	(*LogsRequest)(nil),           // 21: ohm.v1.LogsRequest
+	(*LogPosition)(nil),           // 22: ohm.v1.LogPosition
+	(*LogChunk)(nil),              // 23: ohm.v1.LogChunk
+	(*TerminalSize)(nil),          // 24: ohm.v1.TerminalSize
+	(*ExecStart)(nil),             // 25: ohm.v1.ExecStart
+	(*ExecInput)(nil),             // 26: ohm.v1.ExecInput
+	(*ExecOutput)(nil),            // 27: ohm.v1.ExecOutput
+	(*ExecEnd)(nil),               // 28: ohm.v1.ExecEnd
+	(*ListExecsRequest)(nil),      // 29: ohm.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 30: ohm.v1.ListExecsResponse
+	(*StatsRequest)(nil),          // 31: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 32: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 33: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 34: ohm.v1.Usage
+	(*Series)(nil),                // 35: ohm.v1.Series
+	(*JobSpec)(nil),               // 36: ohm.v1.JobSpec
+	(*Scaled)(nil),                // 37: ohm.v1.Scaled
+	(*Job)(nil),                   // 38: ohm.v1.Job
+	(*GroupCounts)(nil),           // 39: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*DeviceShare)(nil),           // 42: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 43: ohm.v1.Port
+	(*ExecRecord)(nil),            // 44: ohm.v1.ExecRecord
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	2,  // 0: ohm.v1.RebalanceResponse.moved:type_name -> ohm.v1.MoveStep
 	3,  // 1: ohm.v1.RebalanceResponse.now:type_name -> ohm.v1.MovesGain
-	35, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	36, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	6,  // 3: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	36, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
-	37, // 5: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	37, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
+	38, // 5: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
 	11, // 6: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
 	11, // 7: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	38, // 8: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	39, // 9: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	39, // 10: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	40, // 11: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
-	11, // 12: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	19, // 13: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	39, // 14: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	41, // 15: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	33, // 16: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	42, // 17: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	39, // 18: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	21, // 19: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	39, // 20: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	23, // 21: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	24, // 22: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	23, // 23: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	27, // 24: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	43, // 25: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	32, // 26: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	33, // 27: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	39, // 28: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	40, // 29: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	40, // 30: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	34, // 31: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	34, // 32: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	40, // 33: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	4,  // 34: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	7,  // 35: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	9,  // 36: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	7,  // 37: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	15, // 38: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	17, // 39: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	20, // 40: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	25, // 41: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	28, // 42: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	30, // 43: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	12, // 44: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
-	13, // 45: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
-	0,  // 46: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
-	5,  // 47: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	8,  // 48: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	10, // 49: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	11, // 50: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	16, // 51: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	18, // 52: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	22, // 53: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	26, // 54: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	29, // 55: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	31, // 56: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	11, // 57: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
-	14, // 58: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
-	1,  // 59: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
-	47, // [47:60] is the sub-list for method output_type
-	34, // [34:47] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	39, // 8: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	40, // 9: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	40, // 10: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	41, // 11: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	41, // 12: ohm.v1.JobStatus.placed_after:type_name -> google.protobuf.Duration
+	12, // 13: ohm.v1.JobStatus.failed:type_name -> ohm.v1.TaskEnd
+	11, // 14: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	20, // 15: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
+	40, // 16: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	42, // 17: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	34, // 18: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	43, // 19: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	40, // 20: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	22, // 21: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	40, // 22: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	24, // 23: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	25, // 24: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	24, // 25: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	28, // 26: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	44, // 27: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	33, // 28: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	34, // 29: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	40, // 30: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	41, // 31: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	41, // 32: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	35, // 33: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	35, // 34: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	41, // 35: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	4,  // 36: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	7,  // 37: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	9,  // 38: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	7,  // 39: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	16, // 40: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	18, // 41: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	21, // 42: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	26, // 43: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	29, // 44: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	31, // 45: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	13, // 46: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
+	14, // 47: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
+	0,  // 48: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
+	5,  // 49: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	8,  // 50: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	10, // 51: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	11, // 52: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	17, // 53: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	19, // 54: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	23, // 55: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	27, // 56: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	30, // 57: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	32, // 58: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	11, // 59: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
+	15, // 60: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
+	1,  // 61: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
+	49, // [49:62] is the sub-list for method output_type
+	36, // [36:49] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }
@@ -3086,14 +3219,14 @@ func file_ohm_v1_jobs_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_init()
-	file_ohm_v1_jobs_proto_msgTypes[20].OneofWrappers = []any{}
+	file_ohm_v1_jobs_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
