@@ -131,7 +131,7 @@ func TestUpdate(t *testing.T) {
 	first := d.tasks("web")
 
 	bad := strings.Replace(version("2", ""), "      - sh\n", "      - no-such-program\n", 1)
-	if a := d.try("run", d.job(bad), "--wait", "--timeout", patience.String()); a.code != 1 || !strings.Contains(a.stderr, "went back") || !strings.Contains(a.stderr, "main/0 ended") {
+	if a := d.try("run", d.job(bad), "--wait", "--timeout", patience.String()); a.code != 8 || !strings.Contains(a.stderr, "went back") || !strings.Contains(a.stderr, "main/0 ended") {
 		t.Errorf("a bad version: exit code %d: %s", a.code, a.stderr)
 	}
 	within(t, patience, "the job is back", func() bool {

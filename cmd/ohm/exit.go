@@ -39,7 +39,7 @@ func exitTable() []exitRow {
 		{exitConflict, "a conflict or a precondition that does not hold", []codes.Code{codes.AlreadyExists, codes.Aborted, codes.FailedPrecondition}},
 		{exitTimedOut, "--timeout passed before the end of --wait; the job goes on", nil},
 		{exitCancelled, "cancelled by Ctrl-C or SIGTERM; or the job was stopped while it was waited for", []codes.Code{codes.Canceled}},
-		{exitRolledBack, "the update was rolled back", nil},
+		{exitRolledBack, "the update was rolled back: the job is what it was before", nil},
 	}
 }
 
@@ -66,7 +66,7 @@ func exitCodesTopic() *cobra.Command {
 	for _, row := range exitTable() {
 		fmt.Fprintf(&b, "\n  %d  %s", row.code, row.meaning)
 	}
-	b.WriteString("\n\nA task's own exit code is in the JSON of `ohm task list`. `ohm exec` alone ends with the exit\ncode of the program that it has run, and with 125 where there is none.")
+	b.WriteString("\n\nA task's own exit code is in the JSON of `ohm task list`, and of a job that has failed among\nwhat `ohm run --wait -o json` prints. `ohm exec` alone ends with the exit\ncode of the program that it has run, and with 125 where there is none.")
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}
 }
 

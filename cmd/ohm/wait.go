@@ -100,7 +100,7 @@ func (a *app) awaitJobs(ctx context.Context, c *cell, done *ohmv1.SubmitResponse
 				}
 				progress.set(i, s)
 				_, over := verdict(s)
-				return over || s.Version > sub.Version
+				return over || s.Version > sub.Version && s.Rollout != "Reverting"
 			})
 			return nil
 		})
@@ -155,8 +155,11 @@ func (a *app) waitFault(ctx context.Context, sub *ohmv1.Submitted, last *ohmv1.J
 
 // outcomeFault says in which way a job did not do what was hoped for; nil if it did.
 func (a *app) outcomeFault(ctx context.Context, c *cell, sub *ohmv1.Submitted, last *ohmv1.JobStatus) *fault {
-	if last.Version > sub.Version && strings.HasPrefix(last.Rollout, "Revert") {
-		return failf(exitFailed, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s went back to what it was before: %s", sub.Job, last.Message)
+	if last.Version > sub.Version && last.Rollout == "Reverted" {
+		return failf(exitRolledBack, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s went back to what it was before: %s", sub.Job, last.RolloutMessage)
+	}
+	if last.Version > sub.Version && last.Rollout == "Failed" {
+		return failf(exitFailed, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s became version %d meanwhile, and that update has failed: %s", sub.Job, last.Version, last.RolloutMessage)
 	}
 	if last.Version > sub.Version {
 		return failf(exitConflict, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s was submitted again meanwhile, as version %d", sub.Job, last.Version)

@@ -33,7 +33,7 @@ before=$(pids | sort)
 title "A third one that never gets ready"
 code=0
 show ohm run examples/service/v2.yaml --wait --timeout 60s || code=$?
-((code == 1)) || fail "a failed update ends with 1, not $code"
+((code == 8)) || fail "an update that is rolled back ends with 8, not $code"
 show ohm status shop
 
 title "The second one is back, and its tasks are the same processes"

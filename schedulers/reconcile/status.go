@@ -43,8 +43,12 @@ func (l Limits) Status(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *
 		out.Elapsed = durationpb.New(max(0, until.Sub(record.GetSubmitTime().AsTime())))
 	}
 	out.Message = l.message(d, decision)
+	out.PlacedAfter = placedAfter(j)
+	if decision.State == Failed {
+		out.Failed = d.failedEnds()
+	}
 	if r := j.Rollout; j.Live() && r != nil {
-		out.Rollout = r.GetState()
+		out.Rollout, out.RolloutMessage = r.GetState(), r.GetMessage()
 		switch {
 		case r.GetReverts() && out.Rollout == RolloutRunning:
 			out.Rollout = "Reverting"
@@ -210,13 +214,10 @@ func (d *judged) whyFailed() string {
 		return fmt.Sprintf("the gang found no room within %s", d.spec.GetGang().GetTimeout().AsDuration())
 	}
 	for _, t := range d.job.Tasks {
+		if !d.failedForGood(t) {
+			continue
+		}
 		e := newest(t.Ended)
-		if !d.job.Current(t.Slot) || t.Placement != nil || e == nil {
-			continue
-		}
-		if p, _ := (Limits{}).untilSuccess(t.Ended, d.spec, d.now); p != failed {
-			continue
-		}
 		text := fmt.Sprintf("%s/%d failed (%s) in attempt %d", t.Slot.Group, t.Slot.Index, task.CauseText(e.GetStatus()), e.Attempt)
 		if said := e.GetStatus().GetMessage(); said != "" {
 			text += ": " + said
