@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
@@ -88,7 +87,7 @@ func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, t *told, move
 				continue
 			}
 		}
-		a := assignment(j, p, cell)
+		a := assignment(s, j, p, cell)
 		a.StopCause = cause
 		if d.fresh == nil {
 			d.fresh = map[*cellstate.Placement]*assigned{}
@@ -108,7 +107,7 @@ func differ(s *cellstate.Snapshot, n *cellstate.Node, cell string, t *told, move
 // assignment is one placement with all that is needed to run it. Where the spec of an older
 // version is not stored any more its tasks get no command: they run already, or are to be
 // stopped.
-func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.Assignment {
+func assignment(s *cellstate.Snapshot, j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.Assignment {
 	a := &ohmv1.Assignment{Id: p.TaskID(), Placement: p.Record(), Stop: j.Record.GetSpec().GetStop()}
 	if j = j.AsOf(p.Slot); j == nil || j.Group(p.Slot.Group) == nil {
 		return a
@@ -117,12 +116,12 @@ func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.As
 	a.MaxRuntime, a.StartDeadline = spec.GetMaxRuntime(), group.GetStartDeadline()
 	a.CpuMaxMilli, a.Pids = group.GetCpuMaxMilli(), group.GetPids()
 	if len(group.GetContainers()) == 0 {
-		a.Command, a.Box, a.Env = group.GetCommand(), group.GetBox(), environment(j, p, cell, group.GetEnv())
+		a.Command, a.Box, a.Env = group.GetCommand(), group.GetBox(), environment(s, j, p, cell, group.GetEnv())
 	}
 	for _, c := range group.GetContainers() {
 		a.Containers = append(a.Containers, &ohmv1.Container{
 			Name: c.GetName(), Role: c.GetRole(), Command: c.GetCommand(), Box: c.GetBox(),
-			Env: environment(j, p, cell, group.GetEnv(), c.GetEnv()),
+			Env: environment(s, j, p, cell, group.GetEnv(), c.GetEnv()),
 		})
 	}
 	a.Network, a.Health = group.GetNetwork(), group.GetHealth()
@@ -131,10 +130,12 @@ func assignment(j *cellstate.Job, p *cellstate.Placement, cell string) *ohmv1.As
 
 // environment is complete: the user's variables, later ones over earlier ones, and Ohm's
 // own, which win.
-func environment(j *cellstate.Job, p *cellstate.Placement, cell string, users ...map[string]string) map[string]string {
+func environment(s *cellstate.Snapshot, j *cellstate.Job, p *cellstate.Placement, cell string, users ...map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, user := range users {
-		maps.Copy(env, user)
+		for name, value := range user {
+			env[name] = expand(s, p.Slot.Namespace, value)
+		}
 	}
 	var gpus []string
 	for _, g := range p.GetGpus() {

@@ -369,6 +369,28 @@ func (f fakeInsight) ExplainTxn(_ context.Context, req *ohmv1.GetTxnRequest) (*o
 	return f.decision, nil
 }
 
+func (f fakeJobs) Endpoints(_ context.Context, req *ohmv1.EndpointsRequest) (*ohmv1.EndpointsResponse, error) {
+	if req.GetJob() != "web" {
+		return nil, noSuch("no job %s", req.GetJob())
+	}
+	return &ohmv1.EndpointsResponse{Revision: 815, Endpoints: []*ohmv1.Endpoint{
+		{Namespace: "default", Task: "web/main/0", Version: 3, Attempt: 1, Node: "n1", Port: "http", Number: 8080, Address: "n1:8080"},
+		{Namespace: "default", Task: "web/main/1", Version: 4, Attempt: 2, Node: "n7", Port: "http", Number: 20001, Address: "n7:20001"},
+	}}, nil
+}
+
+// WatchEndpoints sends them, and later that there are none.
+func (f fakeJobs) WatchEndpoints(req *ohmv1.EndpointsRequest, stream grpc.ServerStreamingServer[ohmv1.EndpointsResponse]) error {
+	list, err := f.Endpoints(stream.Context(), req)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(list); err != nil {
+		return err
+	}
+	return stream.Send(&ohmv1.EndpointsResponse{Revision: 816})
+}
+
 func (f fakeJobs) Scale(_ context.Context, req *ohmv1.ScaleRequest) (*ohmv1.ScaleResponse, error) {
 	if req.GetJob() != "web" {
 		return nil, noSuch("no job %s", req.GetJob())

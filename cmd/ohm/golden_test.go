@@ -115,6 +115,7 @@ func TestGolden(t *testing.T) {
 		"defrag_plan":    {"node", "defrag", "--plan"},
 		"rebalance":      {"job", "rebalance", "web", "--apply", "--at-once", "2"},
 		"rebalance_plan": {"job", "rebalance", "web", "--plan"},
+		"endpoints":      {"job", "endpoints", "web/main", "--port", "http"},
 		"scale":          {"job", "scale", "web", "30"},
 		"node_lost":      {"node", "lost", "n7"},
 		"node_resume":    {"node", "resume", "n7"},

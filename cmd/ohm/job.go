@@ -14,7 +14,7 @@ func jobCommand(a *app) *cobra.Command {
 	return noun("job", "List jobs, get a job as stored, steer its update, scale it, spread it again",
 		"Jobs are what users submit: groups of tasks, and a kind.",
 		"  ohm job list\n  ohm job get hello -o yaml\n  ohm job scale web 30\n  ohm job revert web",
-		append(rollCommands(a), jobListCommand(a), jobGetCommand(a), jobScaleCommand(a), jobRebalanceCommand(a))...)
+		append(rollCommands(a), jobListCommand(a), jobGetCommand(a), jobScaleCommand(a), jobEndpointsCommand(a), jobRebalanceCommand(a))...)
 }
 
 func jobListCommand(a *app) *cobra.Command {

@@ -143,7 +143,7 @@ func groupFields() []field[ohmv1.Group] {
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Count = r.whole(at, v) }},
 		{name: "command", form: "list of text", preset: "the image's; required without one", meaning: "The program and its arguments. No shell reads it, and no entrypoint of an image comes before it.", aka: []string{"cmd", "args", "exec", "run"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Command = r.texts(at, v) }},
-		{name: "env", form: "map of text", preset: "none", meaning: "Environment variables. Numbers and booleans become text as they are written.", aka: []string{"environment"},
+		{name: "env", form: "map of text", preset: "none", meaning: "Environment variables. Numbers and booleans become text as they are written. `{{endpoints JOB PORT}}` in a value becomes the addresses of that job's tasks: see [services.md](services.md).", aka: []string{"environment"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Env = r.textMap(at, v) }},
 		{name: "cpu", form: "cores: `500m`, `0.5`, `4`", preset: "required", meaning: "CPU of each task.", aka: []string{"cores"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Resources.CpuMilli = r.cpu(at, v) }},

@@ -78,6 +78,9 @@ func checkCommand(ps *problems, at string, command []string, env map[string]stri
 			ps.add(field, "env name %s is not allowed; names that begin with OHM_ are set by Ohm", quote(name))
 		case !passable(value):
 			ps.add(field, "env %s has a zero byte or text that is not UTF-8 in it", name)
+		default:
+			_, err := ExpandEndpoints(value, func(string, string, string) string { return "" })
+			ps.check(field, err)
 		}
 	}
 }

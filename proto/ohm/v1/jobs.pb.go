@@ -1044,6 +1044,228 @@ func (x *RollRequest) GetAction() string {
 	return ""
 }
 
+type EndpointsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"` // empty: all
+	Port          string                 `protobuf:"bytes,4,opt,name=port,proto3" json:"port,omitempty"`   // its name; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointsRequest) Reset() {
+	*x = EndpointsRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointsRequest) ProtoMessage() {}
+
+func (x *EndpointsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointsRequest.ProtoReflect.Descriptor instead.
+func (*EndpointsRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *EndpointsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *EndpointsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *EndpointsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *EndpointsRequest) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+type EndpointsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Endpoints     []*Endpoint            `protobuf:"bytes,1,rep,name=endpoints,proto3" json:"endpoints,omitempty"` // by task, then port
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`  // of the snapshot
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointsResponse) Reset() {
+	*x = EndpointsResponse{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointsResponse) ProtoMessage() {}
+
+func (x *EndpointsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointsResponse.ProtoReflect.Descriptor instead.
+func (*EndpointsResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *EndpointsResponse) GetEndpoints() []*Endpoint {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
+func (x *EndpointsResponse) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// Endpoint is a port of a task that runs, is ready where that is checked, and is not about to
+// leave.
+type Endpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
+	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Attempt       int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Port          string                 `protobuf:"bytes,6,opt,name=port,proto3" json:"port,omitempty"` // its name
+	Number        int32                  `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
+	Address       string                 `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"` // node:number
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Endpoint) Reset() {
+	*x = Endpoint{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Endpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Endpoint) ProtoMessage() {}
+
+func (x *Endpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
+func (*Endpoint) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Endpoint) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Endpoint) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Endpoint) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Endpoint) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Endpoint) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Endpoint) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Endpoint) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Endpoint) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 type ScaleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1056,7 +1278,7 @@ type ScaleRequest struct {
 
 func (x *ScaleRequest) Reset() {
 	*x = ScaleRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1290,7 @@ func (x *ScaleRequest) String() string {
 func (*ScaleRequest) ProtoMessage() {}
 
 func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1303,7 @@ func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
 func (*ScaleRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ScaleRequest) GetNamespace() string {
@@ -1129,7 +1351,7 @@ type ScaleResponse struct {
 
 func (x *ScaleResponse) Reset() {
 	*x = ScaleResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1363,7 @@ func (x *ScaleResponse) String() string {
 func (*ScaleResponse) ProtoMessage() {}
 
 func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1376,7 @@ func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
 func (*ScaleResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ScaleResponse) GetNamespace() string {
@@ -1231,7 +1453,7 @@ type StopJobsRequest struct {
 
 func (x *StopJobsRequest) Reset() {
 	*x = StopJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1465,7 @@ func (x *StopJobsRequest) String() string {
 func (*StopJobsRequest) ProtoMessage() {}
 
 func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1478,7 @@ func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsRequest.ProtoReflect.Descriptor instead.
 func (*StopJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StopJobsRequest) GetNamespace() string {
@@ -1289,7 +1511,7 @@ type StopJobsResponse struct {
 
 func (x *StopJobsResponse) Reset() {
 	*x = StopJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1523,7 @@ func (x *StopJobsResponse) String() string {
 func (*StopJobsResponse) ProtoMessage() {}
 
 func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1536,7 @@ func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsResponse.ProtoReflect.Descriptor instead.
 func (*StopJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopJobsResponse) GetJobs() []*JobStatus {
@@ -1336,7 +1558,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1570,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1583,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListTasksRequest) GetNamespace() string {
@@ -1401,7 +1623,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1635,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1648,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListTasksResponse) GetTasks() []*TaskView {
@@ -1466,7 +1688,7 @@ type TaskView struct {
 
 func (x *TaskView) Reset() {
 	*x = TaskView{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1700,7 @@ func (x *TaskView) String() string {
 func (*TaskView) ProtoMessage() {}
 
 func (x *TaskView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1713,7 @@ func (x *TaskView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskView.ProtoReflect.Descriptor instead.
 func (*TaskView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TaskView) GetNamespace() string {
@@ -1660,7 +1882,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1894,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1907,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LogsRequest) GetNamespace() string {
@@ -1778,7 +2000,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +2012,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +2025,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LogPosition) GetVersion() int64 {
@@ -1853,7 +2075,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +2087,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +2100,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogChunk) GetId() string {
@@ -1968,7 +2190,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2202,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2215,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TerminalSize) GetColumns() uint32 {
@@ -2028,7 +2250,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2262,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2275,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecStart) GetNamespace() string {
@@ -2139,7 +2361,7 @@ type ExecInput struct {
 
 func (x *ExecInput) Reset() {
 	*x = ExecInput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2373,7 @@ func (x *ExecInput) String() string {
 func (*ExecInput) ProtoMessage() {}
 
 func (x *ExecInput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2386,7 @@ func (x *ExecInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
 func (*ExecInput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecInput) GetStart() *ExecStart {
@@ -2208,7 +2430,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2442,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2455,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExecOutput) GetId() string {
@@ -2275,7 +2497,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2509,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2522,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExecEnd) GetCode() int32 {
@@ -2334,7 +2556,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2568,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2581,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListExecsRequest) GetNamespace() string {
@@ -2385,7 +2607,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2619,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2632,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecRecord {
@@ -2433,7 +2655,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2667,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2680,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StatsRequest) GetNamespace() string {
@@ -2505,7 +2727,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2739,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2752,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StatsResponse) GetTasks() []*TaskStats {
@@ -2555,7 +2777,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2789,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2802,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskStats) GetNamespace() string {
@@ -2652,7 +2874,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2886,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2899,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Usage) GetTime() *timestamppb.Timestamp {
@@ -2769,7 +2991,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +3003,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +3016,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Series) GetLast() int64 {
@@ -2913,7 +3135,24 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\vRollRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
-	"\x06action\x18\x03 \x01(\tR\x06action\"j\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\"l\n" +
+	"\x10EndpointsRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\tR\x04port\"_\n" +
+	"\x11EndpointsResponse\x12.\n" +
+	"\tendpoints\x18\x01 \x03(\v2\x10.ohm.v1.EndpointR\tendpoints\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xca\x01\n" +
+	"\bEndpoint\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x12\n" +
+	"\x04port\x18\x06 \x01(\tR\x04port\x12\x16\n" +
+	"\x06number\x18\a \x01(\x05R\x06number\x12\x18\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\"j\n" +
 	"\fScaleRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -3067,7 +3306,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04last\x18\x01 \x01(\x03R\x04last\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03avg\x18\x03 \x01(\x03R\x03avg\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\x03R\x03max2\xe6\x05\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max2\xf1\x06\n" +
 	"\x04Jobs\x127\n" +
 	"\x06Submit\x12\x15.ohm.v1.SubmitRequest\x1a\x16.ohm.v1.SubmitResponse\x124\n" +
 	"\x03Get\x12\x15.ohm.v1.GetJobRequest\x1a\x16.ohm.v1.GetJobResponse\x129\n" +
@@ -3079,7 +3318,9 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04Exec\x12\x11.ohm.v1.ExecInput\x1a\x12.ohm.v1.ExecOutput(\x010\x01\x12@\n" +
 	"\tListExecs\x12\x18.ohm.v1.ListExecsRequest\x1a\x19.ohm.v1.ListExecsResponse\x124\n" +
 	"\x05Stats\x12\x14.ohm.v1.StatsRequest\x1a\x15.ohm.v1.StatsResponse\x12.\n" +
-	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatus\x124\n" +
+	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatus\x12@\n" +
+	"\tEndpoints\x12\x18.ohm.v1.EndpointsRequest\x1a\x19.ohm.v1.EndpointsResponse\x12G\n" +
+	"\x0eWatchEndpoints\x12\x18.ohm.v1.EndpointsRequest\x1a\x19.ohm.v1.EndpointsResponse0\x01\x124\n" +
 	"\x05Scale\x12\x14.ohm.v1.ScaleRequest\x1a\x15.ohm.v1.ScaleResponse\x12@\n" +
 	"\tRebalance\x12\x18.ohm.v1.RebalanceRequest\x1a\x19.ohm.v1.RebalanceResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
@@ -3095,7 +3336,7 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*RebalanceRequest)(nil),      // 0: ohm.v1.RebalanceRequest
 	(*RebalanceResponse)(nil),     // 1: ohm.v1.RebalanceResponse
@@ -3111,106 +3352,114 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*JobStatus)(nil),             // 11: ohm.v1.JobStatus
 	(*TaskEnd)(nil),               // 12: ohm.v1.TaskEnd
 	(*RollRequest)(nil),           // 13: ohm.v1.RollRequest
-	(*ScaleRequest)(nil),          // 14: ohm.v1.ScaleRequest
-	(*ScaleResponse)(nil),         // 15: ohm.v1.ScaleResponse
-	(*StopJobsRequest)(nil),       // 16: ohm.v1.StopJobsRequest
-	(*StopJobsResponse)(nil),      // 17: ohm.v1.StopJobsResponse
-	(*ListTasksRequest)(nil),      // 18: ohm.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 19: ohm.v1.ListTasksResponse
-	(*TaskView)(nil),              // 20: ohm.v1.TaskView
-	(*LogsRequest)(nil),           // 21: ohm.v1.LogsRequest
-	(*LogPosition)(nil),           // 22: ohm.v1.LogPosition
-	(*LogChunk)(nil),              // 23: ohm.v1.LogChunk
-	(*TerminalSize)(nil),          // 24: ohm.v1.TerminalSize
-	(*ExecStart)(nil),             // 25: ohm.v1.ExecStart
-	(*ExecInput)(nil),             // 26: ohm.v1.ExecInput
-	(*ExecOutput)(nil),            // 27: ohm.v1.ExecOutput
-	(*ExecEnd)(nil),               // 28: ohm.v1.ExecEnd
-	(*ListExecsRequest)(nil),      // 29: ohm.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 30: ohm.v1.ListExecsResponse
-	(*StatsRequest)(nil),          // 31: ohm.v1.StatsRequest
-	(*StatsResponse)(nil),         // 32: ohm.v1.StatsResponse
-	(*TaskStats)(nil),             // 33: ohm.v1.TaskStats
-	(*Usage)(nil),                 // 34: ohm.v1.Usage
-	(*Series)(nil),                // 35: ohm.v1.Series
-	(*JobSpec)(nil),               // 36: ohm.v1.JobSpec
-	(*Scaled)(nil),                // 37: ohm.v1.Scaled
-	(*Job)(nil),                   // 38: ohm.v1.Job
-	(*GroupCounts)(nil),           // 39: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 42: ohm.v1.DeviceShare
-	(*Port)(nil),                  // 43: ohm.v1.Port
-	(*ExecRecord)(nil),            // 44: ohm.v1.ExecRecord
+	(*EndpointsRequest)(nil),      // 14: ohm.v1.EndpointsRequest
+	(*EndpointsResponse)(nil),     // 15: ohm.v1.EndpointsResponse
+	(*Endpoint)(nil),              // 16: ohm.v1.Endpoint
+	(*ScaleRequest)(nil),          // 17: ohm.v1.ScaleRequest
+	(*ScaleResponse)(nil),         // 18: ohm.v1.ScaleResponse
+	(*StopJobsRequest)(nil),       // 19: ohm.v1.StopJobsRequest
+	(*StopJobsResponse)(nil),      // 20: ohm.v1.StopJobsResponse
+	(*ListTasksRequest)(nil),      // 21: ohm.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 22: ohm.v1.ListTasksResponse
+	(*TaskView)(nil),              // 23: ohm.v1.TaskView
+	(*LogsRequest)(nil),           // 24: ohm.v1.LogsRequest
+	(*LogPosition)(nil),           // 25: ohm.v1.LogPosition
+	(*LogChunk)(nil),              // 26: ohm.v1.LogChunk
+	(*TerminalSize)(nil),          // 27: ohm.v1.TerminalSize
+	(*ExecStart)(nil),             // 28: ohm.v1.ExecStart
+	(*ExecInput)(nil),             // 29: ohm.v1.ExecInput
+	(*ExecOutput)(nil),            // 30: ohm.v1.ExecOutput
+	(*ExecEnd)(nil),               // 31: ohm.v1.ExecEnd
+	(*ListExecsRequest)(nil),      // 32: ohm.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 33: ohm.v1.ListExecsResponse
+	(*StatsRequest)(nil),          // 34: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 35: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 36: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 37: ohm.v1.Usage
+	(*Series)(nil),                // 38: ohm.v1.Series
+	(*JobSpec)(nil),               // 39: ohm.v1.JobSpec
+	(*Scaled)(nil),                // 40: ohm.v1.Scaled
+	(*Job)(nil),                   // 41: ohm.v1.Job
+	(*GroupCounts)(nil),           // 42: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*DeviceShare)(nil),           // 45: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 46: ohm.v1.Port
+	(*ExecRecord)(nil),            // 47: ohm.v1.ExecRecord
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	2,  // 0: ohm.v1.RebalanceResponse.moved:type_name -> ohm.v1.MoveStep
 	3,  // 1: ohm.v1.RebalanceResponse.now:type_name -> ohm.v1.MovesGain
-	36, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	39, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	6,  // 3: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	37, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
-	38, // 5: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	40, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
+	41, // 5: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
 	11, // 6: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
 	11, // 7: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	39, // 8: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	40, // 9: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	40, // 10: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	41, // 11: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
-	41, // 12: ohm.v1.JobStatus.placed_after:type_name -> google.protobuf.Duration
+	42, // 8: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	43, // 9: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	43, // 10: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	44, // 11: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	44, // 12: ohm.v1.JobStatus.placed_after:type_name -> google.protobuf.Duration
 	12, // 13: ohm.v1.JobStatus.failed:type_name -> ohm.v1.TaskEnd
-	11, // 14: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	20, // 15: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	40, // 16: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	42, // 17: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	34, // 18: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	43, // 19: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	40, // 20: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	22, // 21: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	40, // 22: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	24, // 23: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	25, // 24: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	24, // 25: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	28, // 26: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	44, // 27: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	33, // 28: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	34, // 29: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	40, // 30: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	41, // 31: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	41, // 32: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	35, // 33: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	35, // 34: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	41, // 35: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	4,  // 36: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	7,  // 37: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	9,  // 38: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	7,  // 39: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	16, // 40: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	18, // 41: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	21, // 42: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	26, // 43: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	29, // 44: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	31, // 45: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	13, // 46: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
-	14, // 47: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
-	0,  // 48: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
-	5,  // 49: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	8,  // 50: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	10, // 51: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	11, // 52: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	17, // 53: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	19, // 54: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	23, // 55: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	27, // 56: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	30, // 57: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	32, // 58: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	11, // 59: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
-	15, // 60: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
-	1,  // 61: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
-	49, // [49:62] is the sub-list for method output_type
-	36, // [36:49] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	16, // 14: ohm.v1.EndpointsResponse.endpoints:type_name -> ohm.v1.Endpoint
+	11, // 15: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	23, // 16: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
+	43, // 17: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	45, // 18: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	37, // 19: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	46, // 20: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	43, // 21: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	25, // 22: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	43, // 23: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	27, // 24: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	28, // 25: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	27, // 26: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	31, // 27: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	47, // 28: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	36, // 29: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	37, // 30: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	43, // 31: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	44, // 32: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	44, // 33: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	38, // 34: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	38, // 35: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	44, // 36: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	4,  // 37: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	7,  // 38: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	9,  // 39: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	7,  // 40: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	19, // 41: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	21, // 42: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	24, // 43: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	29, // 44: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	32, // 45: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	34, // 46: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	13, // 47: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
+	14, // 48: ohm.v1.Jobs.Endpoints:input_type -> ohm.v1.EndpointsRequest
+	14, // 49: ohm.v1.Jobs.WatchEndpoints:input_type -> ohm.v1.EndpointsRequest
+	17, // 50: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
+	0,  // 51: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
+	5,  // 52: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	8,  // 53: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	10, // 54: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	11, // 55: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	20, // 56: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	22, // 57: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	26, // 58: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	30, // 59: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	33, // 60: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	35, // 61: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	11, // 62: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
+	15, // 63: ohm.v1.Jobs.Endpoints:output_type -> ohm.v1.EndpointsResponse
+	15, // 64: ohm.v1.Jobs.WatchEndpoints:output_type -> ohm.v1.EndpointsResponse
+	18, // 65: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
+	1,  // 66: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
+	52, // [52:67] is the sub-list for method output_type
+	37, // [37:52] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }
@@ -3219,14 +3468,14 @@ func file_ohm_v1_jobs_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_init()
-	file_ohm_v1_jobs_proto_msgTypes[21].OneofWrappers = []any{}
+	file_ohm_v1_jobs_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

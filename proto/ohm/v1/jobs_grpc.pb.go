@@ -21,19 +21,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Jobs_Submit_FullMethodName    = "/ohm.v1.Jobs/Submit"
-	Jobs_Get_FullMethodName       = "/ohm.v1.Jobs/Get"
-	Jobs_List_FullMethodName      = "/ohm.v1.Jobs/List"
-	Jobs_Watch_FullMethodName     = "/ohm.v1.Jobs/Watch"
-	Jobs_Stop_FullMethodName      = "/ohm.v1.Jobs/Stop"
-	Jobs_ListTasks_FullMethodName = "/ohm.v1.Jobs/ListTasks"
-	Jobs_Logs_FullMethodName      = "/ohm.v1.Jobs/Logs"
-	Jobs_Exec_FullMethodName      = "/ohm.v1.Jobs/Exec"
-	Jobs_ListExecs_FullMethodName = "/ohm.v1.Jobs/ListExecs"
-	Jobs_Stats_FullMethodName     = "/ohm.v1.Jobs/Stats"
-	Jobs_Roll_FullMethodName      = "/ohm.v1.Jobs/Roll"
-	Jobs_Scale_FullMethodName     = "/ohm.v1.Jobs/Scale"
-	Jobs_Rebalance_FullMethodName = "/ohm.v1.Jobs/Rebalance"
+	Jobs_Submit_FullMethodName         = "/ohm.v1.Jobs/Submit"
+	Jobs_Get_FullMethodName            = "/ohm.v1.Jobs/Get"
+	Jobs_List_FullMethodName           = "/ohm.v1.Jobs/List"
+	Jobs_Watch_FullMethodName          = "/ohm.v1.Jobs/Watch"
+	Jobs_Stop_FullMethodName           = "/ohm.v1.Jobs/Stop"
+	Jobs_ListTasks_FullMethodName      = "/ohm.v1.Jobs/ListTasks"
+	Jobs_Logs_FullMethodName           = "/ohm.v1.Jobs/Logs"
+	Jobs_Exec_FullMethodName           = "/ohm.v1.Jobs/Exec"
+	Jobs_ListExecs_FullMethodName      = "/ohm.v1.Jobs/ListExecs"
+	Jobs_Stats_FullMethodName          = "/ohm.v1.Jobs/Stats"
+	Jobs_Roll_FullMethodName           = "/ohm.v1.Jobs/Roll"
+	Jobs_Endpoints_FullMethodName      = "/ohm.v1.Jobs/Endpoints"
+	Jobs_WatchEndpoints_FullMethodName = "/ohm.v1.Jobs/WatchEndpoints"
+	Jobs_Scale_FullMethodName          = "/ohm.v1.Jobs/Scale"
+	Jobs_Rebalance_FullMethodName      = "/ohm.v1.Jobs/Rebalance"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -60,6 +62,10 @@ type JobsClient interface {
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsResponse, error)
 	// Roll says how the update of a service goes on.
 	Roll(ctx context.Context, in *RollRequest, opts ...grpc.CallOption) (*JobStatus, error)
+	// Endpoints are the ports of a job's tasks that serve now.
+	Endpoints(ctx context.Context, in *EndpointsRequest, opts ...grpc.CallOption) (*EndpointsResponse, error)
+	// WatchEndpoints sends them now and at each change, until the job is over.
+	WatchEndpoints(ctx context.Context, in *EndpointsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EndpointsResponse], error)
 	// Scale sets the count of one group of a live service.
 	Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error)
 	// Rebalance makes one step to spread a service again: it gives up one task that would be better
@@ -207,6 +213,35 @@ func (c *jobsClient) Roll(ctx context.Context, in *RollRequest, opts ...grpc.Cal
 	return out, nil
 }
 
+func (c *jobsClient) Endpoints(ctx context.Context, in *EndpointsRequest, opts ...grpc.CallOption) (*EndpointsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndpointsResponse)
+	err := c.cc.Invoke(ctx, Jobs_Endpoints_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) WatchEndpoints(ctx context.Context, in *EndpointsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EndpointsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[3], Jobs_WatchEndpoints_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[EndpointsRequest, EndpointsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_WatchEndpointsClient = grpc.ServerStreamingClient[EndpointsResponse]
+
 func (c *jobsClient) Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ScaleResponse)
@@ -251,6 +286,10 @@ type JobsServer interface {
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	// Roll says how the update of a service goes on.
 	Roll(context.Context, *RollRequest) (*JobStatus, error)
+	// Endpoints are the ports of a job's tasks that serve now.
+	Endpoints(context.Context, *EndpointsRequest) (*EndpointsResponse, error)
+	// WatchEndpoints sends them now and at each change, until the job is over.
+	WatchEndpoints(*EndpointsRequest, grpc.ServerStreamingServer[EndpointsResponse]) error
 	// Scale sets the count of one group of a live service.
 	Scale(context.Context, *ScaleRequest) (*ScaleResponse, error)
 	// Rebalance makes one step to spread a service again: it gives up one task that would be better
@@ -299,6 +338,12 @@ func (UnimplementedJobsServer) Stats(context.Context, *StatsRequest) (*StatsResp
 }
 func (UnimplementedJobsServer) Roll(context.Context, *RollRequest) (*JobStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method Roll not implemented")
+}
+func (UnimplementedJobsServer) Endpoints(context.Context, *EndpointsRequest) (*EndpointsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Endpoints not implemented")
+}
+func (UnimplementedJobsServer) WatchEndpoints(*EndpointsRequest, grpc.ServerStreamingServer[EndpointsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchEndpoints not implemented")
 }
 func (UnimplementedJobsServer) Scale(context.Context, *ScaleRequest) (*ScaleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Scale not implemented")
@@ -500,6 +545,35 @@ func _Jobs_Roll_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Endpoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndpointsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Endpoints(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Endpoints_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Endpoints(ctx, req.(*EndpointsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_WatchEndpoints_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(EndpointsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(JobsServer).WatchEndpoints(m, &grpc.GenericServerStream[EndpointsRequest, EndpointsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_WatchEndpointsServer = grpc.ServerStreamingServer[EndpointsResponse]
+
 func _Jobs_Scale_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ScaleRequest)
 	if err := dec(in); err != nil {
@@ -576,6 +650,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Jobs_Roll_Handler,
 		},
 		{
+			MethodName: "Endpoints",
+			Handler:    _Jobs_Endpoints_Handler,
+		},
+		{
 			MethodName: "Scale",
 			Handler:    _Jobs_Scale_Handler,
 		},
@@ -600,6 +678,11 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Jobs_Exec_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "WatchEndpoints",
+			Handler:       _Jobs_WatchEndpoints_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "ohm/v1/jobs.proto",
