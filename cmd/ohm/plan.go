@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +61,11 @@ func (a *app) plan(ctx context.Context, files []string, namespaceGiven bool) err
 	if err != nil || a.output == "name" || a.output == "json" || a.output == "yaml" {
 		return err
 	}
-	a.note("to do this and nothing else: ohm apply %s --token %s", strings.Join(files, " "), plan.Token)
+	in := ""
+	if namespaceGiven {
+		in = " --namespace " + a.client.Namespace
+	}
+	a.note("to do this and nothing else: ohm apply %s%s --token %s", commandLine(files), in, plan.Token)
 	return nil
 }
 
