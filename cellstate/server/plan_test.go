@@ -70,6 +70,9 @@ func TestCase117PlanIsRight(t *testing.T) {
 		}
 		given := spec(job)
 		p := w.plan(given).GetJobs()[0].GetPlacement()
+		for strings.Contains(p.GetProblem(), "has not answered") && w.ctx.Err() == nil { // a machine with much to do
+			p = w.plan(given).GetJobs()[0].GetPlacement()
+		}
 		if p.GetProblem() != "" || len(p.GetGroups()) != 1 || p.Groups[0].GetWanted() != int32(job.Count) {
 			t.Fatalf("state %d, job %v: %v", i, given, p)
 		}

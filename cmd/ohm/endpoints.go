@@ -3,9 +3,14 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -19,7 +24,7 @@ func jobEndpointsCommand(a *app) *cobra.Command {
 		Long: `List the ports of a job's tasks that serve now: of those that run, are ready where the job has a
 readiness check, and are not about to leave. -o name prints the addresses alone.
 
---watch prints all of them again at each change, until the job is over.`,
+--watch prints all of them again at each change, until the job is over, whichever server is there.`,
 		Example: `  ohm job endpoints web
   ohm job endpoints shop/web --port http -o name
   ohm job endpoints web --watch -o json`,
@@ -51,17 +56,39 @@ func (a *app) endpoints(ctx context.Context, req *ohmv1.EndpointsRequest, watche
 		}
 		return a.showEndpoints(list)
 	}
+	var last *ohmv1.EndpointsResponse
+	var lost time.Time // since when nothing is heard; zero: it is
+	for {
+		err := watchEndpoints(ctx, c, req, func(list *ohmv1.EndpointsResponse) error {
+			lost = time.Time{}
+			if last != nil && slices.EqualFunc(last.Endpoints, list.Endpoints, func(x, y *ohmv1.Endpoint) bool { return proto.Equal(x, y) }) {
+				return nil // another server has said the same
+			}
+			last = list
+			return a.showEndpoints(list)
+		})
+		if lost.IsZero() {
+			lost = a.now()
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case status.Code(err) != codes.Unavailable || !a.link.connected.Load() || a.now().Sub(lost) > answerWithin || !sleep(ctx, 250*time.Millisecond):
+			return a.unknownJobs(ctx, c, err, req.Job)
+		}
+	}
+}
+
+// watchEndpoints calls each with every list until the stream ends: io.EOF, where the job is over.
+func watchEndpoints(ctx context.Context, c *cell, req *ohmv1.EndpointsRequest, each func(*ohmv1.EndpointsResponse) error) error {
 	stream, err := c.jobs.WatchEndpoints(ctx, req)
 	for err == nil {
 		var list *ohmv1.EndpointsResponse
 		if list, err = stream.Recv(); err == nil {
-			err = a.showEndpoints(list)
+			err = each(list)
 		}
 	}
-	if err == io.EOF {
-		return nil
-	}
-	return a.unknownJobs(ctx, c, err, req.Job)
+	return err
 }
 
 func (a *app) showEndpoints(list *ohmv1.EndpointsResponse) error {

@@ -39,7 +39,7 @@ type fake struct {
 	watch      map[string][][]*ohmv1.JobStatus // by job: for each stream, what it sends; the last one stays open
 	tasks      []*ohmv1.TaskView
 	logs       []*ohmv1.LogChunk
-	broken     int               // so many times a log breaks off after logs
+	broken     int               // so many times a log, or a list of endpoints, breaks off
 	more       []*ohmv1.LogChunk // what a log is afterwards
 	nodes      []*ohmv1.NodeView
 	schedulers []*ohmv1.SchedulerView
@@ -387,6 +387,13 @@ func (f fakeJobs) WatchEndpoints(req *ohmv1.EndpointsRequest, stream grpc.Server
 	}
 	if err := stream.Send(list); err != nil {
 		return err
+	}
+	f.mu.Lock()
+	breaks := f.broken > 0
+	f.broken--
+	f.mu.Unlock()
+	if breaks {
+		return status.Error(codes.Unavailable, "it broke")
 	}
 	return stream.Send(&ohmv1.EndpointsResponse{Revision: 816})
 }
