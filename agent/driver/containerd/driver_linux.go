@@ -219,14 +219,6 @@ func (d *Driver) readState(id string) (state, error) {
 	return st, err
 }
 
-// Logs opens one stream of a task.
-func (d *Driver) Logs(_ context.Context, id, stream string, from driver.From) (driver.Log, error) {
-	return d.logs.Open(id, stream, from)
-}
-
-// ListLogs names the tasks of which there are logs.
-func (d *Driver) ListLogs(ctx context.Context) (map[string]time.Time, error) { return d.logs.List(ctx) }
-
 // DiskBytes is what the scratch folder takes, and what lies over the images.
 func (d *Driver) DiskBytes(ctx context.Context, id string) (int64, error) {
 	if err := folder.CheckID(id); err != nil {
@@ -256,9 +248,3 @@ func (d *Driver) DiskBytes(ctx context.Context, id string) (int64, error) {
 	}
 	return bytes, nil
 }
-
-// LogBytes counts what is in the folder of a task's logs.
-func (d *Driver) LogBytes(_ context.Context, id string) (int64, error) { return d.logs.Size(id) }
-
-// RemoveLogs forgets both streams.
-func (d *Driver) RemoveLogs(_ context.Context, id string) error { return d.logs.Remove(id) }

@@ -5,23 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
-	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/errdefs/pkg/errgrpc"
 	"golang.org/x/sys/unix"
 
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/folder"
-	"github.com/ohmcell/ohm/agent/driver/segment"
 )
 
 // The labels of a container.
@@ -31,66 +25,6 @@ const (
 	labelBoot    = "ohm.boot"
 	labelStarted = "ohm.started"
 )
-
-// seen is what containerd says of one container's process.
-type seen struct {
-	there   bool // there is a process, or was one that ended
-	running bool // its ohm-init was started and has not ended
-	created bool // its shim knows of no start; one that was cut short may have worked all the same
-	pid     int  // of its ohm-init; 0: none any more
-	status  int  // as a shell has it
-	at      time.Time
-}
-
-// looker says how a container stands.
-type looker func(ctx context.Context, container string) (seen, error)
-
-// look asks containerd about one container.
-func (d *Driver) look(ctx context.Context, container string) (seen, error) {
-	r, err := d.client.TaskService().Get(ctx, &tasksapi.GetRequest{ContainerID: container})
-	if err != nil {
-		if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
-			return seen{}, nil
-		}
-		return seen{}, fmt.Errorf("ask containerd: %w", err)
-	}
-	if r.Process.Status == tasktypes.Status_UNKNOWN {
-		return seen{}, errSilent
-	}
-	return seenOf(r.Process), nil
-}
-
-// errSilent says nothing of the container: what containerd says of one of which the shim has
-// not answered within two seconds is neither that it runs nor that it does not.
-var errSilent = fmt.Errorf("its shim does not answer containerd: %w", errdefs.ErrUnavailable)
-
-// lookAll asks once about all containers.
-func (d *Driver) lookAll(ctx context.Context) (looker, error) {
-	r, err := d.client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("ask containerd: %w", errgrpc.ToNative(err))
-	}
-	all := map[string]seen{}
-	for _, p := range r.Tasks {
-		if p.Status != tasktypes.Status_UNKNOWN {
-			all[p.ID] = seenOf(p)
-		}
-	}
-	return func(ctx context.Context, container string) (seen, error) {
-		if s, ok := all[container]; ok {
-			return s, nil
-		}
-		return d.look(ctx, container) // newer than the list, perhaps
-	}, nil
-}
-
-func seenOf(p *tasktypes.Process) seen {
-	return seen{
-		there: true, created: p.Status == tasktypes.Status_CREATED,
-		running: p.Status != tasktypes.Status_STOPPED && p.Status != tasktypes.Status_CREATED,
-		pid:     int(p.Pid), status: int(p.ExitStatus), at: p.ExitedAt.AsTime().UTC(),
-	}
-}
 
 // advance starts whatever of the task is due: the first container, and each that follows
 // one that is ready. It says how the task ended, if it has. The lock is held.
@@ -291,58 +225,3 @@ func (d *Driver) started(ctx context.Context, task, container, report string) (i
 // wordless is how long the first word is waited for once there is a child that could be the
 // command.
 const wordless = 2 * time.Second
-
-// io has containerd's shim start ohm-init outside of the container, to write both streams to
-// the task's logs.
-func (d *Driver) io(id string) cio.Creator {
-	logs := url.URL{Scheme: "binary", Path: d.init, RawQuery: url.Values{
-		"log": {segment.Target(filepath.Join(string(d.logs), id), d.conf.Logs.WithDefaults())},
-	}.Encode()}
-	return func(string) (cio.IO, error) {
-		return logIO{cio.Config{Stdout: logs.String(), Stderr: logs.String()}}, nil
-	}
-}
-
-// logIO is a task's output that nobody in this process reads.
-type logIO struct{ config cio.Config }
-
-func (l logIO) Config() cio.Config { return l.config }
-func (logIO) Cancel()              {}
-func (logIO) Wait()                {}
-func (logIO) Close() error         { return nil }
-
-// said is an ohm-init's report.
-type said struct {
-	pid    int
-	failed string
-	end    string // exited or signalled
-	number int
-}
-
-// maxReport bounds what is read of a report, which the task could have written to.
-const maxReport = 16 << 10
-
-func readReport(path string) (r said) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return r
-	}
-	defer f.Close()
-	data := make([]byte, maxReport)
-	n, _ := f.Read(data)
-	for line := range strings.Lines(string(data[:n])) {
-		line, whole := strings.CutSuffix(line, "\n")
-		word, rest, _ := strings.Cut(line, " ")
-		switch {
-		case !whole:
-		case word == "started":
-			fmt.Sscan(rest, &r.pid)
-		case word == "failed":
-			r.failed = rest
-		case word == "exited" || word == "signalled":
-			r.end = word
-			fmt.Sscan(rest, &r.number)
-		}
-	}
-	return r
-}

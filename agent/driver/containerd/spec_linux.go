@@ -148,8 +148,3 @@ func (d *Driver) mounts(id string, c driver.Container) []specs.Mount {
 func bind(source, target, how string) specs.Mount {
 	return specs.Mount{Destination: target, Type: "bind", Source: source, Options: []string{"rbind", how, "nosuid", "nodev"}}
 }
-
-// report is the file in which a container's ohm-init says how it goes.
-func (d *Driver) report(id, container string) string {
-	return filepath.Join(d.folder(id), reportFile+container)
-}

@@ -18,7 +18,6 @@ import (
 	"github.com/ohmcell/ohm/agent/driver"
 	"github.com/ohmcell/ohm/agent/driver/cgroup"
 	"github.com/ohmcell/ohm/agent/driver/folder"
-	"github.com/ohmcell/ohm/agent/driver/segment"
 	"github.com/ohmcell/ohm/pkg/task"
 )
 
@@ -184,22 +183,6 @@ func (d *Driver) checkMachine(t driver.Task) error {
 		if _, err := caps(c.Box); err != nil {
 			return fmt.Errorf("container %s: %w", c.Name, err)
 		}
-	}
-	return nil
-}
-
-// openLogs begins both streams, so that they are there whatever becomes of the start.
-func (d *Driver) openLogs(id string) error {
-	dir := filepath.Join(string(d.logs), id)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, stream := range []string{segment.Stdout, segment.Stderr} {
-		w, err := segment.Open(dir, stream, d.conf.Logs)
-		if err != nil {
-			return err
-		}
-		w.Close()
 	}
 	return nil
 }
