@@ -26,18 +26,21 @@ type app struct {
 	configFile string
 	output     string // the format, of a verb that has -o
 	started    bool   // the command line was understood
-	link       link   // what is known of the connection to the cell
+	conn       lateConn
+	link       link // what is known of the connection to the cell
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env []string) *app {
 	plain := slices.ContainsFunc(env, func(e string) bool {
 		return e == "TERM=dumb" || len(e) > len("NO_COLOR=") && e[:len("NO_COLOR=")] == "NO_COLOR="
 	})
-	return &app{
+	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, env: env, now: time.Now,
 		colour:   isTerminal(stdout) && !plain,
 		terminal: isTerminal(stderr) && !plain,
 	}
+	a.conn.a = a
+	return a
 }
 
 // isTerminal takes every character device for a terminal; what goes to /dev/null
@@ -128,6 +131,7 @@ func settings(root *cobra.Command) []string {
 }
 
 func (a *app) run(ctx context.Context, args []string) exitCode {
+	defer a.conn.close()
 	root := newRoot(a, a.verbs())
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

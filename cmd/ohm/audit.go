@@ -34,11 +34,7 @@ more. It reads the store itself: it is told where that is (--etcd) or asks the s
 			if len(p.store.Endpoints) > 0 {
 				return refuse("--etcd is for --follow; without it, the server audits")
 			}
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			r, err := c.insight.Audit(cmd.Context(), &ohmv1.AuditRequest{})
 			if err != nil {
 				return err

@@ -30,11 +30,7 @@ and who won. The journal is bounded; the oldest conflicts leave it.`,
 			if req.Limit < 0 || cmd.Flags().Changed("limit") && req.Limit == 0 {
 				return refuse("--limit %d is not a positive number", req.Limit)
 			}
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			req.Namespace = a.client.Namespace
 			if req.Job != "" {
 				req.Namespace = a.namespace()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,30 +28,64 @@ const (
 	maxAnswer = 512 << 20
 )
 
-// cell is a connection to a cell's server, by service.
+// cell is a cell's server, by service.
 type cell struct {
 	jobs    ohmv1.JobsClient
 	nodes   ohmv1.NodesClient
 	cell    ohmv1.CellClient
 	insight ohmv1.InsightClient
-	close   func() error
 }
 
-// dial prepares a connection as the settings say; the first request makes it. The
-// caller closes it.
-func (a *app) dial() (*cell, error) {
-	conn, err := a.connect(
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: connectWithin,
-		}),
-		grpc.WithStatsHandler(&a.link),
-		grpc.WithUnaryInterceptor(boundCall),
-	)
+// cell is the cell that the settings lead to. The first request finds out whether they do.
+func (a *app) cell() *cell {
+	return &cell{ohmv1.NewJobsClient(&a.conn), ohmv1.NewNodesClient(&a.conn), ohmv1.NewCellClient(&a.conn), ohmv1.NewInsightClient(&a.conn)}
+}
+
+// lateConn is a call's connection to the cell, which is prepared for its first request: what is
+// wrong with the settings is that request's error.
+type lateConn struct {
+	a    *app
+	once sync.Once
+	conn *grpc.ClientConn
+	err  error
+}
+
+func (l *lateConn) open() (*grpc.ClientConn, error) {
+	l.once.Do(func() {
+		l.conn, l.err = l.a.connect(
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: connectWithin,
+			}),
+			grpc.WithStatsHandler(&l.a.link),
+			grpc.WithUnaryInterceptor(boundCall),
+		)
+	})
+	return l.conn, l.err
+}
+
+func (l *lateConn) close() {
+	if l.conn != nil {
+		_ = l.conn.Close() // the call is over
+	}
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (l *lateConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	conn, err := l.open()
+	if err != nil {
+		return err
+	}
+	return conn.Invoke(ctx, method, args, reply, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (l *lateConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	conn, err := l.open()
 	if err != nil {
 		return nil, err
 	}
-	return &cell{ohmv1.NewJobsClient(conn), ohmv1.NewNodesClient(conn), ohmv1.NewCellClient(conn), ohmv1.NewInsightClient(conn), conn.Close}, nil
+	return conn.NewStream(ctx, desc, method, opts...)
 }
 
 // connect prepares a connection with the address, TLS files and token of the settings.

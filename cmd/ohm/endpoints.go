@@ -44,11 +44,7 @@ readiness check, and are not about to leave. -o name prints the addresses alone.
 }
 
 func (a *app) endpoints(ctx context.Context, req *ohmv1.EndpointsRequest, watches bool) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	if !watches {
 		list, err := c.jobs.Endpoints(ctx, req)
 		if err != nil {

@@ -78,11 +78,7 @@ a program that cannot be written down is not run. The server's log has a line fo
 
 // exec returns the program's own exit code as a fault that says nothing.
 func (a *app) exec(ctx context.Context, start *ohmv1.ExecStart) error {
-	c, err := a.dial()
-	if err != nil {
-		return a.execFault(ctx, err)
-	}
-	defer c.close()
+	c := a.cell()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	restore, sizes, err := a.raw(start)
@@ -199,11 +195,7 @@ func (a *app) size() *ohmv1.TerminalSize {
 }
 
 func (a *app) listExecs(ctx context.Context, req *ohmv1.ListExecsRequest) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	list, err := c.jobs.ListExecs(ctx, req)
 	if err != nil {
 		return err

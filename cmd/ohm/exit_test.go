@@ -181,6 +181,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"audit", "now"}, "ohm: `ohm audit` takes no arguments, but got \"now\"; see `ohm audit --help`\n"},
 		{[]string{"conflict", "list", "--limit", "0"}, "ohm: --limit 0 is not a positive number\n"},
 		{[]string{"status", "--address", "nowhere"}, "ohm: --address \"nowhere\" is not host:port, such as 127.0.0.1:7400\n"},
+		{[]string{"version", "--address", "nowhere"}, "ohm: --address \"nowhere\" is not host:port, such as 127.0.0.1:7400\n"},
 		{[]string{"status", "--address", "127.0.0.1:"}, "ohm: --address \"127.0.0.1:\" is not host:port, such as 127.0.0.1:7400\n"},
 		{[]string{"run", "/does/not/exist.yaml"}, "ohm: the job file /does/not/exist.yaml cannot be read: no such file or directory\n"},
 		{[]string{"run", "/"}, "ohm: the job file / cannot be read: is a directory\n"},

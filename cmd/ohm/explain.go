@@ -54,11 +54,7 @@ of what is older the answer is what the cell has stored.`,
 }
 
 func (a *app) explain(ctx context.Context, job string) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	e, err := c.insight.Explain(ctx, &ohmv1.GetJobRequest{Namespace: a.namespace(), Job: job})
 	if err != nil {
 		return a.unknownJobs(ctx, c, err, job)

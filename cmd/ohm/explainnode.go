@@ -9,11 +9,7 @@ import (
 )
 
 func (a *app) explainNode(ctx context.Context, job, node string) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	answer, err := c.insight.ExplainNode(ctx, &ohmv1.ExplainNodeRequest{Namespace: a.namespace(), Job: job, Node: node})
 	if err != nil {
 		return a.unknownNode(ctx, c, a.unknownJobs(ctx, c, err, job), node)

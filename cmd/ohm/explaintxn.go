@@ -9,11 +9,7 @@ import (
 )
 
 func (a *app) explainTxn(ctx context.Context, id string) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	d, err := c.insight.ExplainTxn(ctx, &ohmv1.GetTxnRequest{Transaction: id})
 	if err != nil {
 		return err

@@ -27,11 +27,7 @@ the task or changes its mind, and by itself soon after its scheduler has died.`,
   ohm hold list -o wide`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			list, err := c.nodes.List(cmd.Context(), &ohmv1.ListNodesRequest{})
 			if err != nil {
 				return err

@@ -26,11 +26,7 @@ func jobListCommand(a *app) *cobra.Command {
   ohm job list --namespace vision -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			return a.listJobs(cmd.Context(), c)
 		},
 	}
@@ -53,11 +49,7 @@ the stored spec, as the API has it.`,
 }
 
 func (a *app) getJob(ctx context.Context, name string) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	got, err := c.jobs.Get(ctx, &ohmv1.GetJobRequest{Namespace: a.namespace(), Job: name})
 	if err != nil {
 		return a.unknownJobs(ctx, c, err, name)

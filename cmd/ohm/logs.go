@@ -102,11 +102,7 @@ const (
 )
 
 func (a *app) logs(ctx context.Context, req *ohmv1.LogsRequest) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	req.Namespace = a.namespace()
 	l := &logReader{app: a, torn: map[string]bool{}}
 	heard, wait := a.now(), logsFirstPause

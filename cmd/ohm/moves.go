@@ -56,11 +56,7 @@ Tasks that do not run, or are on nodes that drain or are silent, stay.`,
 
 // rebalance makes step after step until none is left, and shows those that were made.
 func (a *app) rebalance(ctx context.Context, req *ohmv1.RebalanceRequest, most int, timeout time.Duration) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	waiting := ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -150,11 +146,7 @@ func (a *app) planMoves(ctx context.Context, req *ohmv1.PlanMovesRequest) error 
 	if req.Most < 1 {
 		return refuse("--moves is at least 1")
 	}
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	plan, err := c.insight.PlanMoves(ctx, req)
 	if err != nil && req.Job != "" {
 		return a.unknownJobs(ctx, c, err, req.Job)

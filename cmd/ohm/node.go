@@ -28,11 +28,7 @@ is said on stderr.`,
   ohm node list -o wide`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			list, err := c.nodes.List(cmd.Context(), &ohmv1.ListNodesRequest{})
 			if err != nil {
 				return err
@@ -62,11 +58,7 @@ func nodeGetCommand(a *app) *cobra.Command {
 		Example: "  ohm node get dev",
 		Args:    named("the name of a node", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			n, err := c.nodes.Get(cmd.Context(), &ohmv1.GetNodeRequest{Node: args[0]})
 			if err != nil {
 				return a.unknownNode(cmd.Context(), c, err, args[0])

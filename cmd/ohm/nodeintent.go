@@ -60,11 +60,7 @@ func nodeResumeCommand(a *app) *cobra.Command {
 		Example: "  ohm node resume n7",
 		Args:    named("the name of a node", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			intent := &ohmv1.SetIntentRequest{Node: args[0], Drain: proto.Bool(false), Ineligible: proto.Bool(false)}
 			n, err := c.nodes.SetIntent(cmd.Context(), intent)
 			if err != nil {
@@ -82,11 +78,7 @@ const pollEvery = 500 * time.Millisecond
 
 func (a *app) drain(ctx context.Context, intent *ohmv1.SetIntentRequest, wait bool, timeout time.Duration) error {
 	node := intent.GetNode()
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	n, err := c.nodes.SetIntent(ctx, intent)
 	if err != nil {
 		return a.unknownNode(ctx, c, err, node)

@@ -66,11 +66,7 @@ func labelIntent(node string, args []string) (*ohmv1.SetIntentRequest, error) {
 }
 
 func (a *app) label(ctx context.Context, intent *ohmv1.SetIntentRequest) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	n, err := c.nodes.SetIntent(ctx, intent)
 	if err != nil {
 		return a.unknownNode(ctx, c, err, intent.Node)

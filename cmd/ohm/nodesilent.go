@@ -13,11 +13,7 @@ import (
 
 // planDrain shows what a drain would do.
 func (a *app) planDrain(ctx context.Context, node string, within *durationpb.Duration) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	plan, err := c.nodes.PlanDrain(ctx, &ohmv1.PlanDrainRequest{Node: node, DrainWithin: within})
 	if err != nil {
 		return a.unknownNode(ctx, c, err, node)
@@ -65,11 +61,7 @@ until the node is back.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			if silent {
 				list, err := c.nodes.List(cmd.Context(), &ohmv1.ListNodesRequest{})
 				if err != nil {

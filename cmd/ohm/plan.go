@@ -40,11 +40,7 @@ func (a *app) plan(ctx context.Context, files []string, namespaceGiven bool) err
 	if err != nil {
 		return err
 	}
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	plan, err := c.insight.Plan(ctx, &ohmv1.PlanRequest{Jobs: jobs})
 	if err != nil {
 		return err

@@ -94,11 +94,7 @@ weights: see docs/fairness.md. One without a weight of its own has 1.`,
 }
 
 func (a *app) setQuota(ctx context.Context, req *ohmv1.SetQuotaRequest) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	q, err := c.cell.SetQuota(ctx, req)
 	if err != nil {
 		if req.Kind == "scheduler" && notFound(err) {
@@ -122,11 +118,7 @@ wants it.`,
 	}
 	scheduler := scopeFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := a.dial()
-		if err != nil {
-			return err
-		}
-		defer c.close()
+		c := a.cell()
 		kind := scopeKind(*scheduler)
 		q, err := c.cell.GetQuota(cmd.Context(), &ohmv1.GetQuotaRequest{Kind: kind, Name: args[0]})
 		if err != nil {
@@ -149,11 +141,7 @@ what is borrowed.`,
 		Example: "  ohm quota list",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			list, err := c.cell.ListQuotas(cmd.Context(), &ohmv1.ListQuotasRequest{})
 			if err != nil {
 				return err
@@ -181,11 +169,7 @@ func quotaDeleteCommand(a *app) *cobra.Command {
 	}
 	scheduler := scopeFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := a.dial()
-		if err != nil {
-			return err
-		}
-		defer c.close()
+		c := a.cell()
 		kind := scopeKind(*scheduler)
 		if _, err := c.cell.DeleteQuota(cmd.Context(), &ohmv1.DeleteQuotaRequest{Kind: kind, Name: args[0]}); err != nil {
 			return a.unknownQuota(cmd.Context(), c, err, kind, args[0])

@@ -31,11 +31,7 @@ version stay; nobody has to promote it.`},
 }
 
 func (a *app) roll(ctx context.Context, name, action string) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	is, err := c.jobs.Roll(ctx, &ohmv1.RollRequest{Namespace: a.namespace(), Job: name, Action: action})
 	if err != nil {
 		return a.unknownJobs(ctx, c, err, name)

@@ -77,11 +77,7 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 	if opts.requestID == "" {
 		opts.requestID = ulid.MustNew(ulid.Timestamp(a.now()), rand.Reader).String()
 	}
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	waiting := ctx
 	if opts.timeout > 0 {
 		var cancel context.CancelFunc

@@ -40,11 +40,7 @@ that it had: a new image does not undo it. Another count in the file does, and s
 }
 
 func (a *app) scale(ctx context.Context, req *ohmv1.ScaleRequest) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	is, err := c.jobs.Scale(ctx, req)
 	if err != nil {
 		return a.unknownJobs(ctx, c, err, req.Job)

@@ -22,11 +22,7 @@ func schedulerListCommand(a *app) *cobra.Command {
 		Example: "  ohm scheduler list",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			list, err := c.cell.ListSchedulers(cmd.Context(), &ohmv1.ListSchedulersRequest{})
 			if err != nil {
 				return err

@@ -82,11 +82,7 @@ func evictionLimits(l schedulers.EvictionLimits) schedulers.EvictionLimits {
 
 // discoverStore asks the server where the store is.
 func (p *part) discoverStore(cmd *cobra.Command) error {
-	c, err := p.a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := p.a.cell()
 	info, err := c.cell.Info(cmd.Context(), &ohmv1.InfoRequest{})
 	if err != nil {
 		return err

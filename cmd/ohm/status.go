@@ -28,18 +28,14 @@ has it: one object for one job named, otherwise an array.`,
 }
 
 func (a *app) status(ctx context.Context, names []string) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	if len(names) == 0 {
 		return a.listJobs(ctx, c)
 	}
 	// Those that are there are shown even if another is not.
 	var found []*ohmv1.JobStatus
 	var missing []string
-	var last error
+	var last, err error
 	for _, name := range names {
 		got, err := c.jobs.Get(ctx, &ohmv1.GetJobRequest{Namespace: a.namespace(), Job: name})
 		switch {

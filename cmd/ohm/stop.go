@@ -41,11 +41,7 @@ grace time they are killed. ohm stop does not wait for that unless told to with 
 
 // stop stops the jobs named; without names all of them.
 func (a *app) stop(ctx context.Context, names []string, wait bool, timeout time.Duration) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	req := &ohmv1.StopJobsRequest{Namespace: a.namespace(), Jobs: names}
 	if len(names) == 0 {
 		req = &ohmv1.StopJobsRequest{Namespace: a.client.Namespace, All: true}

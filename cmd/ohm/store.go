@@ -116,10 +116,7 @@ func (a *app) doctor(p *part) (doctor, error) {
 		}
 		return doctor{status, cure, closeIt}, nil
 	}
-	c, err := a.dial()
-	if err != nil {
-		return doctor{}, err
-	}
+	c := a.cell()
 	status := func(ctx context.Context) (*ohmv1.StoreStatusResponse, error) {
 		return c.cell.StoreStatus(ctx, &ohmv1.StoreStatusRequest{})
 	}
@@ -136,7 +133,7 @@ func (a *app) doctor(p *part) (doctor, error) {
 		}
 		return err
 	}
-	return doctor{status, cure, c.close}, nil
+	return doctor{status, cure, func() error { return nil }}, nil
 }
 
 // storeFault is an error of the store itself, as its reader sees it.

@@ -45,11 +45,7 @@ with --attempts the ended ones too.`,
 }
 
 func (a *app) listTasks(ctx context.Context, req *ohmv1.ListTasksRequest) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	list, err := c.jobs.ListTasks(ctx, req)
 	if err == nil && len(list.Tasks) == 0 {
 		err = a.nothingThere(ctx, c, req)

@@ -36,11 +36,7 @@ Nodes keep such figures for ten minutes, in memory.`,
 }
 
 func (a *app) taskStats(ctx context.Context, req *ohmv1.StatsRequest) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	list, err := c.jobs.Stats(ctx, req)
 	if err != nil {
 		return a.unknownJobs(ctx, c, err, req.Job)

@@ -24,11 +24,7 @@ more is beyond retention (exit code 4).`,
 		Example: "  ohm txn get 01JNF3Y6M8Q4",
 		Args:    named("the id of a transaction", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+			c := a.cell()
 			t, err := c.insight.GetTxn(cmd.Context(), &ohmv1.GetTxnRequest{Transaction: args[0]})
 			if err != nil {
 				return err

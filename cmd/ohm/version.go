@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -59,14 +60,10 @@ func versionCommand(a *app) *cobra.Command {
 }
 
 func (a *app) version(ctx context.Context) error {
-	c, err := a.dial()
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	c := a.cell()
 	cell, err := c.cell.Info(ctx, &ohmv1.InfoRequest{})
 	if err != nil {
-		if ctx.Err() != nil {
+		if settings := new(fault); ctx.Err() != nil || errors.As(err, &settings) {
 			return err
 		}
 		a.note("only this program: %v", a.explainError(ctx, err))
