@@ -43,9 +43,10 @@ func (f *Fair) work(j *ohmv1.Job, times int) {
 	}
 }
 
-func (f *Fair) node(n *ohmv1.Node, times int64) { f.cell = f.cell.times(capacity(n), times) }
+func (f *Fair) node(n *ohmv1.Node, times int64) { f.cell = f.cell.times(Capacity(n), times) }
 
-func capacity(n *ohmv1.Node) Amounts {
+// Capacity is all that a node has.
+func Capacity(n *ohmv1.Node) Amounts {
 	c := n.GetCapacity()
 	return Amounts{c.GetCpuMilli(), c.GetMemoryBytes(), c.GetDiskBytes(), 1000 * int64(len(n.GetGpus()))}
 }

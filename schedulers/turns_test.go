@@ -1,6 +1,8 @@
 package schedulers
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,6 +132,35 @@ func TestTurnsAreThoseOfAReference(t *testing.T) {
 			if p.left > 0 {
 				rt.Fatalf("%d tasks of %s are not tried in %s", p.left, p.name, got)
 			}
+		}
+	})
+}
+
+// The line that people are told of is the order in which the queue hands out work, with weights
+// and without.
+func TestLineIsTheOrderOfTheQueue(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		q := newTestQueue(t)
+		q.node(100_000, 100)
+		for i := range rapid.IntRange(1, 12).Draw(rt, "jobs") {
+			namespace := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "namespace")
+			q.namespaced(namespace, fmt.Sprintf("j%d", i), 100*rapid.Int32Range(0, 1).Draw(rt, "precedence"), 1, rapid.Int64Range(1, 9).Draw(rt, "cpu")*1000, rapid.Int64Range(1, 9).Draw(rt, "memory"))
+		}
+		for _, namespace := range []string{"a", "b", "c"} {
+			if w := rapid.Int32Range(0, 3).Draw(rt, "weight"); w > 0 {
+				q.weight(namespace, w)
+			}
+		}
+		var want, got []string
+		work, _ := q.next()
+		for _, w := range work {
+			want = append(want, w.Job.Name.String())
+		}
+		for _, e := range lineUp(q.snapshot, start) {
+			got = append(got, e.name.String())
+		}
+		if !slices.Equal(got, want) {
+			rt.Fatalf("the line is %v, the queue tries %v", got, want)
 		}
 	})
 }

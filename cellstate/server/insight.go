@@ -11,6 +11,7 @@ import (
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
+	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
@@ -49,8 +50,12 @@ func (s *insight) Explain(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1
 	if w := row.Waiting; w != nil && w.GetJobVersion() == row.Record.GetVersion() && !isDone(status.GetState()) {
 		resp.Groups, resp.SnapshotRevision, resp.Time = w.GetGroups(), w.GetSnapshotRevision(), w.GetTime()
 	}
-	if f := snapshot.Fair(); f != nil && !isDone(status.GetState()) {
-		resp.Fair = f.View(row.Name.Namespace)
+	if !isDone(status.GetState()) {
+		if f := snapshot.Fair(); f != nil {
+			resp.Fair = f.View(row.Name.Namespace)
+		}
+		resp.Queue = schedulers.InLine(snapshot, row.Name, now)
+		resp.Unblocks = unblocks(snapshot, row, resp.Queue, now)
 	}
 	held := ""
 	for _, t := range reconcile.Tasks(snapshot, row, now, true) {

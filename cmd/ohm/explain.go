@@ -16,9 +16,9 @@ func explainCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain JOB",
 		Short: "Say why a job waits or failed",
-		Long: `Say in what state a job is and why: its scheduler's last word on each group that
-waits, with the nodes counted by the reason for which each of them could not take a
-task; the room that is held for it; the newest conflicts that it lost, and to whom; and
+		Long: `Say in what state a job is and why: where it stands in line, who is ahead and when
+there may be room for it; its scheduler's last word on each group that waits, with the
+nodes counted by the reason for which each of them could not take a task; the room that is held for it; the newest conflicts that it lost, and to whom; and
 its tasks that failed.
 
 With --node the job's scheduler says of that node alone what keeps each of the job's groups
@@ -76,6 +76,7 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 	if e.Fair != nil {
 		p.linef("%s", e.Fair.Text)
 	}
+	inLine(p, e)
 	for _, g := range e.Groups {
 		since := ""
 		if g.Since != nil {
@@ -117,6 +118,43 @@ func explanation(p *printer, e *ohmv1.ExplainResponse) {
 		p.heading("tasks that failed, newest first:")
 		taskTable(p, e.Tasks)
 	}
+}
+
+// inLine says where a job stands among those that wait for room, and when it may have it.
+func inLine(p *printer, e *ohmv1.ExplainResponse) {
+	q := e.Queue
+	if q == nil {
+		return
+	}
+	p.linef("it is number %d of %d in line for room with scheduler %s", q.Position, q.Of, e.Scheduler)
+	if len(q.Ahead) > 0 {
+		var names []string
+		for _, j := range q.Ahead {
+			names = append(names, fmt.Sprintf("%s/%s (%s, %s)", j.Namespace, j.Job, plural(int(j.Tasks), "task"), aheadText(j)))
+		}
+		if more := int(q.Position) - 1 - len(q.Ahead); more > 0 {
+			names = append(names, fmt.Sprintf("and %d more", more))
+		}
+		p.linef("ahead of it are %s: %s, which ask for %s", strings.Join(names, ", "), plural(int(q.TasksAhead), "task"), amountsText(q.WantsAhead, q.WantsAhead))
+	}
+	switch est := q.Estimate; {
+	case est.GetStart() != nil && est.Code == "Room":
+		p.linef("%s", est.Basis)
+	case est.GetStart() != nil:
+		p.linef("it has room %s, %s", p.app.expected(est.Start), est.Basis)
+	default:
+		p.linef("when it has room nobody knows: %s", est.GetBasis())
+	}
+}
+
+func aheadText(j *ohmv1.QueuedJob) string {
+	switch j.Code {
+	case "HigherPrecedence":
+		return fmt.Sprintf("precedence %d", j.Precedence)
+	case "Turn":
+		return "its namespace's turn"
+	}
+	return "older"
 }
 
 func schedulerState(state string) string {

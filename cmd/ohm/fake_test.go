@@ -553,6 +553,14 @@ func fullCell() *fake {
 			Groups: []*ohmv1.GroupWaiting{{Group: "worker", Waiting: 3, Nodes: 9, Reasons: []*ohmv1.Reason{
 				{Reason: "Resources", Dimension: "memory", Nodes: 5, Detail: "largest free: 6Gi of 8Gi on node n7", Remedy: "needs 2Gi more of memory on n7"}, {Reason: "Model", Nodes: 4}},
 				Since: ageOf(26 * time.Hour), NoVictims: "on 1 of 1 nodes with tasks of lower precedence those have not run for 10s"}},
+			Queue: &ohmv1.QueueView{
+				Position: 13, Of: 20, TasksAhead: 14, WantsAhead: &ohmv1.Amounts{CpuMilli: proto.Int64(14000), GpuMilli: proto.Int64(2000)},
+				Ahead: []*ohmv1.QueuedJob{
+					{Namespace: "web", Job: "web", Scheduler: "service", Precedence: 200, Tasks: 3, Code: "HigherPrecedence"},
+					{Namespace: "research", Job: "sweep", Scheduler: "ml", Tasks: 1, Code: "Turn"},
+					{Namespace: "default", Job: "old", Scheduler: "ml", Tasks: 1, Code: "Older"}},
+				Estimate: &ohmv1.Estimate{Start: ageOf(-90 * time.Second), Code: "Limits", Basis: "by the maxRuntime of what stands there: it may well be sooner"}},
+			Unblocks:         []*ohmv1.Unblock{{Code: "Turn", Text: "its turn: 12 jobs are ahead of it"}, {Code: "Room", Text: "group worker needs 2Gi more"}},
 			SnapshotRevision: 812, Time: ageOf(time.Second), Conflicts: []*ohmv1.ConflictView{conflict}, Tasks: []*ohmv1.TaskView{failed},
 			Holds: []*ohmv1.Hold{{Node: "n7", Txn: "T9", Scheduler: "ml", Instance: "i3", Slot: &ohmv1.Slot{Namespace: "default", Job: "train", Group: "worker", Index: 2, Version: 3}, Resources: &ohmv1.Resources{CpuMilli: 8000, MemoryBytes: 1 << 30}, Time: ageOf(time.Second)}, reservation},
 		},

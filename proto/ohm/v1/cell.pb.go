@@ -1920,6 +1920,8 @@ type ExplainResponse struct {
 	Holds            []*Hold                `protobuf:"bytes,12,rep,name=holds,proto3" json:"holds,omitempty"`         // room that is held for its tasks
 	Usage            []*TaskStats           `protobuf:"bytes,20,rep,name=usage,proto3" json:"usage,omitempty"`         // of its running tasks, as far as their agents have answered
 	Fair             *FairShare             `protobuf:"bytes,70,opt,name=fair,proto3" json:"fair,omitempty"`           // of its namespace, while any has a weight
+	Queue            *QueueView             `protobuf:"bytes,71,opt,name=queue,proto3" json:"queue,omitempty"`         // absent: it waits for no room
+	Unblocks         []*Unblock             `protobuf:"bytes,72,rep,name=unblocks,proto3" json:"unblocks,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2052,6 +2054,315 @@ func (x *ExplainResponse) GetFair() *FairShare {
 	return nil
 }
 
+func (x *ExplainResponse) GetQueue() *QueueView {
+	if x != nil {
+		return x.Queue
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetUnblocks() []*Unblock {
+	if x != nil {
+		return x.Unblocks
+	}
+	return nil
+}
+
+// QueueView is where a job stands among those that wait for room with its scheduler or, at a
+// higher precedence, with any. Who can never run, or waits for something else, is in nobody's way.
+type QueueView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      int32                  `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"` // 1: its tasks are tried first
+	Of            int32                  `protobuf:"varint,2,opt,name=of,proto3" json:"of,omitempty"`
+	Ahead         []*QueuedJob           `protobuf:"bytes,3,rep,name=ahead,proto3" json:"ahead,omitempty"`                              // the first ones of them, the first first
+	TasksAhead    int32                  `protobuf:"varint,4,opt,name=tasks_ahead,json=tasksAhead,proto3" json:"tasks_ahead,omitempty"` // of all that are
+	WantsAhead    *Amounts               `protobuf:"bytes,5,opt,name=wants_ahead,json=wantsAhead,proto3" json:"wants_ahead,omitempty"`  // that those ask for together
+	Estimate      *Estimate              `protobuf:"bytes,6,opt,name=estimate,proto3" json:"estimate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueView) Reset() {
+	*x = QueueView{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueView) ProtoMessage() {}
+
+func (x *QueueView) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueView.ProtoReflect.Descriptor instead.
+func (*QueueView) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *QueueView) GetPosition() int32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *QueueView) GetOf() int32 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *QueueView) GetAhead() []*QueuedJob {
+	if x != nil {
+		return x.Ahead
+	}
+	return nil
+}
+
+func (x *QueueView) GetTasksAhead() int32 {
+	if x != nil {
+		return x.TasksAhead
+	}
+	return 0
+}
+
+func (x *QueueView) GetWantsAhead() *Amounts {
+	if x != nil {
+		return x.WantsAhead
+	}
+	return nil
+}
+
+func (x *QueueView) GetEstimate() *Estimate {
+	if x != nil {
+		return x.Estimate
+	}
+	return nil
+}
+
+type QueuedJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Scheduler     string                 `protobuf:"bytes,3,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
+	Precedence    int32                  `protobuf:"varint,4,opt,name=precedence,proto3" json:"precedence,omitempty"`
+	Tasks         int32                  `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"` // that wait
+	Wants         *Amounts               `protobuf:"bytes,6,opt,name=wants,proto3" json:"wants,omitempty"`
+	Code          string                 `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"` // why it is ahead: HigherPrecedence | Turn (of its namespace) | Older
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuedJob) Reset() {
+	*x = QueuedJob{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuedJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuedJob) ProtoMessage() {}
+
+func (x *QueuedJob) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuedJob.ProtoReflect.Descriptor instead.
+func (*QueuedJob) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *QueuedJob) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *QueuedJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *QueuedJob) GetScheduler() string {
+	if x != nil {
+		return x.Scheduler
+	}
+	return ""
+}
+
+func (x *QueuedJob) GetPrecedence() int32 {
+	if x != nil {
+		return x.Precedence
+	}
+	return 0
+}
+
+func (x *QueuedJob) GetTasks() int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *QueuedJob) GetWants() *Amounts {
+	if x != nil {
+		return x.Wants
+	}
+	return nil
+}
+
+func (x *QueuedJob) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+// Estimate is when the first task of a job, or its gang, will have room.
+type Estimate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Start *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"` // absent: nobody knows
+	// Room: there is some. Reserved: it is reserved from then on. Limits: by the longest that those run which are ahead
+	// or stand there. Without a start, NoLimit: somebody has declared none. Fragments: the amounts are
+	// there, and what keeps it off is among the reasons. NoRoom: not even on empty nodes. TooMany: to tell.
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Basis         string `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"` // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Estimate) Reset() {
+	*x = Estimate{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Estimate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Estimate) ProtoMessage() {}
+
+func (x *Estimate) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
+func (*Estimate) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Estimate) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *Estimate) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Estimate) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
+}
+
+// Unblock is something that would let a job start.
+type Unblock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"` // Scheduler | Turn | Quota | Never | Retry | Room | Victims
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unblock) Reset() {
+	*x = Unblock{}
+	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unblock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unblock) ProtoMessage() {}
+
+func (x *Unblock) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unblock.ProtoReflect.Descriptor instead.
+func (*Unblock) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Unblock) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Unblock) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type ExplainNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2063,7 +2374,7 @@ type ExplainNodeRequest struct {
 
 func (x *ExplainNodeRequest) Reset() {
 	*x = ExplainNodeRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2386,7 @@ func (x *ExplainNodeRequest) String() string {
 func (*ExplainNodeRequest) ProtoMessage() {}
 
 func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[29]
+	mi := &file_ohm_v1_cell_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2399,7 @@ func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
 func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainNodeRequest) GetNamespace() string {
@@ -2125,7 +2436,7 @@ type ListConflictsRequest struct {
 
 func (x *ListConflictsRequest) Reset() {
 	*x = ListConflictsRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2448,7 @@ func (x *ListConflictsRequest) String() string {
 func (*ListConflictsRequest) ProtoMessage() {}
 
 func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[30]
+	mi := &file_ohm_v1_cell_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2461,7 @@ func (x *ListConflictsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsRequest.ProtoReflect.Descriptor instead.
 func (*ListConflictsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListConflictsRequest) GetScheduler() string {
@@ -2197,7 +2508,7 @@ type ListConflictsResponse struct {
 
 func (x *ListConflictsResponse) Reset() {
 	*x = ListConflictsResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2520,7 @@ func (x *ListConflictsResponse) String() string {
 func (*ListConflictsResponse) ProtoMessage() {}
 
 func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[31]
+	mi := &file_ohm_v1_cell_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2533,7 @@ func (x *ListConflictsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConflictsResponse.ProtoReflect.Descriptor instead.
 func (*ListConflictsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListConflictsResponse) GetConflicts() []*ConflictView {
@@ -2255,7 +2566,7 @@ type ConflictView struct {
 
 func (x *ConflictView) Reset() {
 	*x = ConflictView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	mi := &file_ohm_v1_cell_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2578,7 @@ func (x *ConflictView) String() string {
 func (*ConflictView) ProtoMessage() {}
 
 func (x *ConflictView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[32]
+	mi := &file_ohm_v1_cell_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2591,7 @@ func (x *ConflictView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConflictView.ProtoReflect.Descriptor instead.
 func (*ConflictView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ConflictView) GetTime() *timestamppb.Timestamp {
@@ -2401,7 +2712,7 @@ type WinnerView struct {
 
 func (x *WinnerView) Reset() {
 	*x = WinnerView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[33]
+	mi := &file_ohm_v1_cell_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2724,7 @@ func (x *WinnerView) String() string {
 func (*WinnerView) ProtoMessage() {}
 
 func (x *WinnerView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[33]
+	mi := &file_ohm_v1_cell_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2737,7 @@ func (x *WinnerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WinnerView.ProtoReflect.Descriptor instead.
 func (*WinnerView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WinnerView) GetScheduler() string {
@@ -2473,7 +2784,7 @@ type GetTxnRequest struct {
 
 func (x *GetTxnRequest) Reset() {
 	*x = GetTxnRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[34]
+	mi := &file_ohm_v1_cell_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2796,7 @@ func (x *GetTxnRequest) String() string {
 func (*GetTxnRequest) ProtoMessage() {}
 
 func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[34]
+	mi := &file_ohm_v1_cell_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2809,7 @@ func (x *GetTxnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTxnRequest.ProtoReflect.Descriptor instead.
 func (*GetTxnRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetTxnRequest) GetTransaction() string {
@@ -2525,7 +2836,7 @@ type TxnView struct {
 
 func (x *TxnView) Reset() {
 	*x = TxnView{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[35]
+	mi := &file_ohm_v1_cell_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2848,7 @@ func (x *TxnView) String() string {
 func (*TxnView) ProtoMessage() {}
 
 func (x *TxnView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[35]
+	mi := &file_ohm_v1_cell_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2861,7 @@ func (x *TxnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnView.ProtoReflect.Descriptor instead.
 func (*TxnView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TxnView) GetTransaction() string {
@@ -2630,7 +2941,7 @@ type TxnClaim struct {
 
 func (x *TxnClaim) Reset() {
 	*x = TxnClaim{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[36]
+	mi := &file_ohm_v1_cell_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2953,7 @@ func (x *TxnClaim) String() string {
 func (*TxnClaim) ProtoMessage() {}
 
 func (x *TxnClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[36]
+	mi := &file_ohm_v1_cell_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2966,7 @@ func (x *TxnClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnClaim.ProtoReflect.Descriptor instead.
 func (*TxnClaim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TxnClaim) GetNamespace() string {
@@ -2708,7 +3019,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[37]
+	mi := &file_ohm_v1_cell_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +3031,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[37]
+	mi := &file_ohm_v1_cell_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +3044,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{41}
 }
 
 type AuditResponse struct {
@@ -2750,7 +3061,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[38]
+	mi := &file_ohm_v1_cell_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +3073,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[38]
+	mi := &file_ohm_v1_cell_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +3086,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AuditResponse) GetFromRevision() int64 {
@@ -2832,7 +3143,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_ohm_v1_cell_proto_msgTypes[39]
+	mi := &file_ohm_v1_cell_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2844,7 +3155,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_cell_proto_msgTypes[39]
+	mi := &file_ohm_v1_cell_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2857,7 +3168,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_cell_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Violation) GetRevision() int64 {
@@ -3036,7 +3347,7 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05moves\x18\x01 \x03(\v2\x10.ohm.v1.MoveStepR\x05moves\x12)\n" +
 	"\x06before\x18\x02 \x01(\v2\x11.ohm.v1.MovesGainR\x06before\x12'\n" +
 	"\x05after\x18\x03 \x01(\v2\x11.ohm.v1.MovesGainR\x05after\x12+\n" +
-	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"\x93\x04\n" +
+	"\x11snapshot_revision\x18\x04 \x01(\x03R\x10snapshotRevision\"\xe9\x04\n" +
 	"\x0fExplainResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -3052,7 +3363,35 @@ const file_ohm_v1_cell_proto_rawDesc = "" +
 	"\x05tasks\x18\v \x03(\v2\x10.ohm.v1.TaskViewR\x05tasks\x12\"\n" +
 	"\x05holds\x18\f \x03(\v2\f.ohm.v1.HoldR\x05holds\x12'\n" +
 	"\x05usage\x18\x14 \x03(\v2\x11.ohm.v1.TaskStatsR\x05usage\x12%\n" +
-	"\x04fair\x18F \x01(\v2\x11.ohm.v1.FairShareR\x04fair\"X\n" +
+	"\x04fair\x18F \x01(\v2\x11.ohm.v1.FairShareR\x04fair\x12'\n" +
+	"\x05queue\x18G \x01(\v2\x11.ohm.v1.QueueViewR\x05queue\x12+\n" +
+	"\bunblocks\x18H \x03(\v2\x0f.ohm.v1.UnblockR\bunblocks\"\xe1\x01\n" +
+	"\tQueueView\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\x05R\bposition\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\x05R\x02of\x12'\n" +
+	"\x05ahead\x18\x03 \x03(\v2\x11.ohm.v1.QueuedJobR\x05ahead\x12\x1f\n" +
+	"\vtasks_ahead\x18\x04 \x01(\x05R\n" +
+	"tasksAhead\x120\n" +
+	"\vwants_ahead\x18\x05 \x01(\v2\x0f.ohm.v1.AmountsR\n" +
+	"wantsAhead\x12,\n" +
+	"\bestimate\x18\x06 \x01(\v2\x10.ohm.v1.EstimateR\bestimate\"\xca\x01\n" +
+	"\tQueuedJob\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x1c\n" +
+	"\tscheduler\x18\x03 \x01(\tR\tscheduler\x12\x1e\n" +
+	"\n" +
+	"precedence\x18\x04 \x01(\x05R\n" +
+	"precedence\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\x05R\x05tasks\x12%\n" +
+	"\x05wants\x18\x06 \x01(\v2\x0f.ohm.v1.AmountsR\x05wants\x12\x12\n" +
+	"\x04code\x18\a \x01(\tR\x04code\"f\n" +
+	"\bEstimate\x120\n" +
+	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x14\n" +
+	"\x05basis\x18\x03 \x01(\tR\x05basis\"1\n" +
+	"\aUnblock\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"X\n" +
 	"\x12ExplainNodeRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -3159,7 +3498,7 @@ func file_ohm_v1_cell_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_cell_proto_rawDescData
 }
 
-var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_ohm_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_ohm_v1_cell_proto_goTypes = []any{
 	(*InfoRequest)(nil),            // 0: ohm.v1.InfoRequest
 	(*InfoResponse)(nil),           // 1: ohm.v1.InfoResponse
@@ -3190,109 +3529,120 @@ var file_ohm_v1_cell_proto_goTypes = []any{
 	(*PlanMovesRequest)(nil),       // 26: ohm.v1.PlanMovesRequest
 	(*PlanMovesResponse)(nil),      // 27: ohm.v1.PlanMovesResponse
 	(*ExplainResponse)(nil),        // 28: ohm.v1.ExplainResponse
-	(*ExplainNodeRequest)(nil),     // 29: ohm.v1.ExplainNodeRequest
-	(*ListConflictsRequest)(nil),   // 30: ohm.v1.ListConflictsRequest
-	(*ListConflictsResponse)(nil),  // 31: ohm.v1.ListConflictsResponse
-	(*ConflictView)(nil),           // 32: ohm.v1.ConflictView
-	(*WinnerView)(nil),             // 33: ohm.v1.WinnerView
-	(*GetTxnRequest)(nil),          // 34: ohm.v1.GetTxnRequest
-	(*TxnView)(nil),                // 35: ohm.v1.TxnView
-	(*TxnClaim)(nil),               // 36: ohm.v1.TxnClaim
-	(*AuditRequest)(nil),           // 37: ohm.v1.AuditRequest
-	(*AuditResponse)(nil),          // 38: ohm.v1.AuditResponse
-	(*Violation)(nil),              // 39: ohm.v1.Violation
-	(*timestamppb.Timestamp)(nil),  // 40: google.protobuf.Timestamp
-	(*Amounts)(nil),                // 41: ohm.v1.Amounts
-	(*JobSpec)(nil),                // 42: ohm.v1.JobSpec
-	(*Scaled)(nil),                 // 43: ohm.v1.Scaled
-	(*PlacementPlan)(nil),          // 44: ohm.v1.PlacementPlan
-	(*MoveStep)(nil),               // 45: ohm.v1.MoveStep
-	(*MovesGain)(nil),              // 46: ohm.v1.MovesGain
-	(*GroupWaiting)(nil),           // 47: ohm.v1.GroupWaiting
-	(*TaskView)(nil),               // 48: ohm.v1.TaskView
-	(*Hold)(nil),                   // 49: ohm.v1.Hold
-	(*TaskStats)(nil),              // 50: ohm.v1.TaskStats
-	(*GetJobRequest)(nil),          // 51: ohm.v1.GetJobRequest
-	(*NodeAnswer)(nil),             // 52: ohm.v1.NodeAnswer
-	(*Decision)(nil),               // 53: ohm.v1.Decision
+	(*QueueView)(nil),              // 29: ohm.v1.QueueView
+	(*QueuedJob)(nil),              // 30: ohm.v1.QueuedJob
+	(*Estimate)(nil),               // 31: ohm.v1.Estimate
+	(*Unblock)(nil),                // 32: ohm.v1.Unblock
+	(*ExplainNodeRequest)(nil),     // 33: ohm.v1.ExplainNodeRequest
+	(*ListConflictsRequest)(nil),   // 34: ohm.v1.ListConflictsRequest
+	(*ListConflictsResponse)(nil),  // 35: ohm.v1.ListConflictsResponse
+	(*ConflictView)(nil),           // 36: ohm.v1.ConflictView
+	(*WinnerView)(nil),             // 37: ohm.v1.WinnerView
+	(*GetTxnRequest)(nil),          // 38: ohm.v1.GetTxnRequest
+	(*TxnView)(nil),                // 39: ohm.v1.TxnView
+	(*TxnClaim)(nil),               // 40: ohm.v1.TxnClaim
+	(*AuditRequest)(nil),           // 41: ohm.v1.AuditRequest
+	(*AuditResponse)(nil),          // 42: ohm.v1.AuditResponse
+	(*Violation)(nil),              // 43: ohm.v1.Violation
+	(*timestamppb.Timestamp)(nil),  // 44: google.protobuf.Timestamp
+	(*Amounts)(nil),                // 45: ohm.v1.Amounts
+	(*JobSpec)(nil),                // 46: ohm.v1.JobSpec
+	(*Scaled)(nil),                 // 47: ohm.v1.Scaled
+	(*PlacementPlan)(nil),          // 48: ohm.v1.PlacementPlan
+	(*MoveStep)(nil),               // 49: ohm.v1.MoveStep
+	(*MovesGain)(nil),              // 50: ohm.v1.MovesGain
+	(*GroupWaiting)(nil),           // 51: ohm.v1.GroupWaiting
+	(*TaskView)(nil),               // 52: ohm.v1.TaskView
+	(*Hold)(nil),                   // 53: ohm.v1.Hold
+	(*TaskStats)(nil),              // 54: ohm.v1.TaskStats
+	(*GetJobRequest)(nil),          // 55: ohm.v1.GetJobRequest
+	(*NodeAnswer)(nil),             // 56: ohm.v1.NodeAnswer
+	(*Decision)(nil),               // 57: ohm.v1.Decision
 }
 var file_ohm_v1_cell_proto_depIdxs = []int32{
 	4,  // 0: ohm.v1.StoreStatusResponse.members:type_name -> ohm.v1.StoreMember
 	9,  // 1: ohm.v1.ListSchedulersResponse.schedulers:type_name -> ohm.v1.SchedulerView
-	40, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
+	44, // 2: ohm.v1.SchedulerView.since:type_name -> google.protobuf.Timestamp
 	16, // 3: ohm.v1.ListQuotasResponse.quotas:type_name -> ohm.v1.QuotaView
-	41, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
-	41, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
-	41, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
-	41, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
+	45, // 4: ohm.v1.SetQuotaRequest.limit:type_name -> ohm.v1.Amounts
+	45, // 5: ohm.v1.QuotaView.limit:type_name -> ohm.v1.Amounts
+	45, // 6: ohm.v1.QuotaView.granted:type_name -> ohm.v1.Amounts
+	45, // 7: ohm.v1.QuotaView.used:type_name -> ohm.v1.Amounts
 	18, // 8: ohm.v1.QuotaView.shares:type_name -> ohm.v1.ShareView
-	40, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
+	44, // 9: ohm.v1.QuotaView.since:type_name -> google.protobuf.Timestamp
 	17, // 10: ohm.v1.QuotaView.fair:type_name -> ohm.v1.FairShare
-	41, // 11: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
-	41, // 12: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
-	41, // 13: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
-	42, // 14: ohm.v1.PlanRequest.jobs:type_name -> ohm.v1.JobSpec
+	45, // 11: ohm.v1.ShareView.granted:type_name -> ohm.v1.Amounts
+	45, // 12: ohm.v1.ShareView.used:type_name -> ohm.v1.Amounts
+	45, // 13: ohm.v1.ShareView.wanted:type_name -> ohm.v1.Amounts
+	46, // 14: ohm.v1.PlanRequest.jobs:type_name -> ohm.v1.JobSpec
 	21, // 15: ohm.v1.PlanResponse.jobs:type_name -> ohm.v1.JobPlan
 	22, // 16: ohm.v1.JobPlan.changes:type_name -> ohm.v1.FieldChange
-	43, // 17: ohm.v1.JobPlan.scaled:type_name -> ohm.v1.Scaled
+	47, // 17: ohm.v1.JobPlan.scaled:type_name -> ohm.v1.Scaled
 	23, // 18: ohm.v1.JobPlan.effects:type_name -> ohm.v1.GroupEffect
-	44, // 19: ohm.v1.JobPlan.placement:type_name -> ohm.v1.PlacementPlan
+	48, // 19: ohm.v1.JobPlan.placement:type_name -> ohm.v1.PlacementPlan
 	25, // 20: ohm.v1.PlanToken.jobs:type_name -> ohm.v1.PlannedJob
-	45, // 21: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
-	46, // 22: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
-	46, // 23: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
-	47, // 24: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
-	40, // 25: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
-	32, // 26: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
-	48, // 27: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
-	49, // 28: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
-	50, // 29: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
+	49, // 21: ohm.v1.PlanMovesResponse.moves:type_name -> ohm.v1.MoveStep
+	50, // 22: ohm.v1.PlanMovesResponse.before:type_name -> ohm.v1.MovesGain
+	50, // 23: ohm.v1.PlanMovesResponse.after:type_name -> ohm.v1.MovesGain
+	51, // 24: ohm.v1.ExplainResponse.groups:type_name -> ohm.v1.GroupWaiting
+	44, // 25: ohm.v1.ExplainResponse.time:type_name -> google.protobuf.Timestamp
+	36, // 26: ohm.v1.ExplainResponse.conflicts:type_name -> ohm.v1.ConflictView
+	52, // 27: ohm.v1.ExplainResponse.tasks:type_name -> ohm.v1.TaskView
+	53, // 28: ohm.v1.ExplainResponse.holds:type_name -> ohm.v1.Hold
+	54, // 29: ohm.v1.ExplainResponse.usage:type_name -> ohm.v1.TaskStats
 	17, // 30: ohm.v1.ExplainResponse.fair:type_name -> ohm.v1.FairShare
-	32, // 31: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
-	40, // 32: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
-	33, // 33: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
-	33, // 34: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
-	40, // 35: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
-	36, // 36: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
-	32, // 37: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
-	39, // 38: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
-	0,  // 39: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
-	7,  // 40: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
-	2,  // 41: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
-	5,  // 42: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
-	10, // 43: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
-	12, // 44: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
-	13, // 45: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
-	14, // 46: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
-	51, // 47: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
-	29, // 48: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
-	34, // 49: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
-	30, // 50: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
-	34, // 51: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
-	37, // 52: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
-	26, // 53: ohm.v1.Insight.PlanMoves:input_type -> ohm.v1.PlanMovesRequest
-	19, // 54: ohm.v1.Insight.Plan:input_type -> ohm.v1.PlanRequest
-	1,  // 55: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
-	8,  // 56: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
-	3,  // 57: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
-	6,  // 58: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
-	11, // 59: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
-	16, // 60: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
-	16, // 61: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
-	15, // 62: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
-	28, // 63: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
-	52, // 64: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
-	53, // 65: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
-	31, // 66: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
-	35, // 67: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
-	38, // 68: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
-	27, // 69: ohm.v1.Insight.PlanMoves:output_type -> ohm.v1.PlanMovesResponse
-	20, // 70: ohm.v1.Insight.Plan:output_type -> ohm.v1.PlanResponse
-	55, // [55:71] is the sub-list for method output_type
-	39, // [39:55] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	29, // 31: ohm.v1.ExplainResponse.queue:type_name -> ohm.v1.QueueView
+	32, // 32: ohm.v1.ExplainResponse.unblocks:type_name -> ohm.v1.Unblock
+	30, // 33: ohm.v1.QueueView.ahead:type_name -> ohm.v1.QueuedJob
+	45, // 34: ohm.v1.QueueView.wants_ahead:type_name -> ohm.v1.Amounts
+	31, // 35: ohm.v1.QueueView.estimate:type_name -> ohm.v1.Estimate
+	45, // 36: ohm.v1.QueuedJob.wants:type_name -> ohm.v1.Amounts
+	44, // 37: ohm.v1.Estimate.start:type_name -> google.protobuf.Timestamp
+	36, // 38: ohm.v1.ListConflictsResponse.conflicts:type_name -> ohm.v1.ConflictView
+	44, // 39: ohm.v1.ConflictView.time:type_name -> google.protobuf.Timestamp
+	37, // 40: ohm.v1.ConflictView.winner:type_name -> ohm.v1.WinnerView
+	37, // 41: ohm.v1.ConflictView.between:type_name -> ohm.v1.WinnerView
+	44, // 42: ohm.v1.TxnView.time:type_name -> google.protobuf.Timestamp
+	40, // 43: ohm.v1.TxnView.committed:type_name -> ohm.v1.TxnClaim
+	36, // 44: ohm.v1.TxnView.refused:type_name -> ohm.v1.ConflictView
+	43, // 45: ohm.v1.AuditResponse.violations:type_name -> ohm.v1.Violation
+	0,  // 46: ohm.v1.Cell.Info:input_type -> ohm.v1.InfoRequest
+	7,  // 47: ohm.v1.Cell.ListSchedulers:input_type -> ohm.v1.ListSchedulersRequest
+	2,  // 48: ohm.v1.Cell.StoreStatus:input_type -> ohm.v1.StoreStatusRequest
+	5,  // 49: ohm.v1.Cell.CureStore:input_type -> ohm.v1.CureStoreRequest
+	10, // 50: ohm.v1.Cell.ListQuotas:input_type -> ohm.v1.ListQuotasRequest
+	12, // 51: ohm.v1.Cell.GetQuota:input_type -> ohm.v1.GetQuotaRequest
+	13, // 52: ohm.v1.Cell.SetQuota:input_type -> ohm.v1.SetQuotaRequest
+	14, // 53: ohm.v1.Cell.DeleteQuota:input_type -> ohm.v1.DeleteQuotaRequest
+	55, // 54: ohm.v1.Insight.Explain:input_type -> ohm.v1.GetJobRequest
+	33, // 55: ohm.v1.Insight.ExplainNode:input_type -> ohm.v1.ExplainNodeRequest
+	38, // 56: ohm.v1.Insight.ExplainTxn:input_type -> ohm.v1.GetTxnRequest
+	34, // 57: ohm.v1.Insight.ListConflicts:input_type -> ohm.v1.ListConflictsRequest
+	38, // 58: ohm.v1.Insight.GetTxn:input_type -> ohm.v1.GetTxnRequest
+	41, // 59: ohm.v1.Insight.Audit:input_type -> ohm.v1.AuditRequest
+	26, // 60: ohm.v1.Insight.PlanMoves:input_type -> ohm.v1.PlanMovesRequest
+	19, // 61: ohm.v1.Insight.Plan:input_type -> ohm.v1.PlanRequest
+	1,  // 62: ohm.v1.Cell.Info:output_type -> ohm.v1.InfoResponse
+	8,  // 63: ohm.v1.Cell.ListSchedulers:output_type -> ohm.v1.ListSchedulersResponse
+	3,  // 64: ohm.v1.Cell.StoreStatus:output_type -> ohm.v1.StoreStatusResponse
+	6,  // 65: ohm.v1.Cell.CureStore:output_type -> ohm.v1.StoreStep
+	11, // 66: ohm.v1.Cell.ListQuotas:output_type -> ohm.v1.ListQuotasResponse
+	16, // 67: ohm.v1.Cell.GetQuota:output_type -> ohm.v1.QuotaView
+	16, // 68: ohm.v1.Cell.SetQuota:output_type -> ohm.v1.QuotaView
+	15, // 69: ohm.v1.Cell.DeleteQuota:output_type -> ohm.v1.DeleteQuotaResponse
+	28, // 70: ohm.v1.Insight.Explain:output_type -> ohm.v1.ExplainResponse
+	56, // 71: ohm.v1.Insight.ExplainNode:output_type -> ohm.v1.NodeAnswer
+	57, // 72: ohm.v1.Insight.ExplainTxn:output_type -> ohm.v1.Decision
+	35, // 73: ohm.v1.Insight.ListConflicts:output_type -> ohm.v1.ListConflictsResponse
+	39, // 74: ohm.v1.Insight.GetTxn:output_type -> ohm.v1.TxnView
+	42, // 75: ohm.v1.Insight.Audit:output_type -> ohm.v1.AuditResponse
+	27, // 76: ohm.v1.Insight.PlanMoves:output_type -> ohm.v1.PlanMovesResponse
+	20, // 77: ohm.v1.Insight.Plan:output_type -> ohm.v1.PlanResponse
+	62, // [62:78] is the sub-list for method output_type
+	46, // [46:62] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_cell_proto_init() }
@@ -3309,7 +3659,7 @@ func file_ohm_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_cell_proto_rawDesc), len(file_ohm_v1_cell_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
