@@ -59,7 +59,9 @@ type eviction struct {
 	marked     []*Placement // victims as they were: to be marked with evictedBy
 	released   []*Placement // heirs that had not started: given back at once
 	idle       []*Placement // of marked: of a job with a budget, and not up
-	relied     []*Placement // marked by this transaction already: still to be there at the commit
+	relied     []*Placement // marked or released by this transaction already: still to be there at the commit
+	by         TxnID
+	gone       []*Placement // released by this transaction, for this claim or one before
 }
 
 // evict finds out what the claim's victims mean for the node; nil if it has none. The victim of an
@@ -69,14 +71,22 @@ func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*evicti
 	if len(c.Victims) == 0 {
 		return nil, nil
 	}
-	e := &eviction{placements: slices.Clone(r.placements(r.after))}
+	e := &eviction{placements: slices.Clone(r.placements(r.after)), by: txn.ID}
+	if r.after != nil && r.after.by == txn.ID {
+		e.gone = slices.Clip(r.after.gone)
+	}
 	for _, victim := range c.Victims {
 		slot := SlotOf(victim.GetSlot())
 		at := slices.IndexFunc(e.placements, func(p *Placement) bool {
 			return p.Slot == slot && p.GetTxn() == victim.GetTxn() && p.Revision > 0
 		})
 		if at < 0 {
-			return nil, &Conflict{Reason: ReasonVictimGone, Dimension: slot.Task()}
+			heir := slices.IndexFunc(e.gone, func(p *Placement) bool { return p.Slot == slot && p.GetTxn() == victim.GetTxn() })
+			if heir < 0 {
+				return nil, &Conflict{Reason: ReasonVictimGone, Dimension: slot.Task()}
+			}
+			e.relied = append(e.relied, e.gone[heir])
+			continue
 		}
 		p := e.placements[at]
 		switch {
@@ -91,7 +101,7 @@ func (r *room) evict(txn *Txn, c *Claim, started func(*Placement) bool) (*evicti
 			if others {
 				return nil, &Conflict{Reason: ReasonVictimGone, Dimension: slot.Task()}
 			}
-			e.released = append(e.released, p)
+			e.released, e.gone = append(e.released, p), append(e.gone, p)
 			e.placements = slices.Delete(e.placements, at, at+1)
 			for i, o := range e.placements {
 				if o.GetEvictedBy() == p.GetTxn() {

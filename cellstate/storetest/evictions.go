@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/pkg/task"
@@ -105,6 +107,28 @@ func evictionLaws() []law {
 			}
 			if used := c.Snapshot().Node("n1").Used().CPUMilli; used != 4000 {
 				c.Errorf("charged %d milli, want 4000", used)
+			}
+		}},
+		{"L5/an heir that has not started gives way to several claims of one transaction", func(c *cell) {
+			for _, mode := range []cellstate.Mode{cellstate.Incremental, cellstate.Atomic} {
+				node := fmt.Sprintf("two-%d", mode)
+				c.Node(celltest.Node{Name: node, CPU: 4000})
+				name := func(job string) string { return fmt.Sprintf("%s-%d", job, mode) }
+				c.Job(celltest.Job{Name: name("low"), CPU: 4000, Precedence: celltest.Free})
+				c.Job(celltest.Job{Name: name("mid"), CPU: 4000, Precedence: celltest.BatchLevel})
+				c.Job(celltest.Job{Name: name("pair"), Count: 2, CPU: 2000, Precedence: celltest.Production})
+				heir := c.live(c.slotOf(c.evict(name("mid"), c.Place(name("low"), 0, node))))
+				side := c.side()
+				s := side.Snapshot()
+				txn := celltest.Txn(s, mode)
+				for i := range 2 {
+					claim := celltest.Claim(s, celltest.Slot(s, celltest.Name(name("pair")), "main", i), cellstate.NodeName(node))
+					claim.Victims = []*ohmv1.Victim{celltest.Victim(heir)}
+					txn.Claims = append(txn.Claims, claim)
+				}
+				if r := c.committed(c.commit(side, txn)); len(r.Committed) != 2 || c.live(heir.Slot) != nil {
+					c.Errorf("%v: %d of 2 claims committed, the heir is %v", mode, len(r.Committed), c.live(heir.Slot))
+				}
 			}
 		}},
 		{"L5/an heir that starts meanwhile is an ordinary victim", func(c *cell) {
