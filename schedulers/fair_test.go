@@ -212,3 +212,26 @@ func TestCase33QueuesImpossibleHead(t *testing.T) {
 		}
 	})
 }
+
+// Two have borrowed as much as one task each, and a third needs the room of two: it gets one of
+// each, although two of the same would cost no more.
+func TestReclaimTakesFromEachWhatItHasBorrowed(t *testing.T) {
+	bubble(t, func(t *testing.T, cell *schedtest.Cell) {
+		cell.Up(celltest.Node{Name: "n1", CPU: 12_000})
+		cell.Weigh("a", 1)
+		cell.Run("batch", "i", batch.New(), hasty)
+		for _, name := range []string{"a", "c"} {
+			cell.Submit(celltest.Job{Namespace: name, Name: "j", Count: 3, CPU: 2000})
+		}
+		cell.Until("a and c have all", func(s *cellstate.Snapshot) bool { return s.Node("n1").Used().CPUMilli == 12_000 })
+		all := tended{cell, t}
+		all.tend(0)
+		cell.Submit(celltest.Job{Namespace: "b", Name: "j", CPU: 4000})
+		all.pass(time.Minute, 0)
+		audited(t, cell)
+		s := cell.Snapshot()
+		if _, b := live(s, "b"); b != 4000 || evictions(s)["a"] != 1 || evictions(s)["c"] != 1 {
+			t.Errorf("b holds %d of 4000, evicted were %v", b, evictions(s))
+		}
+	})
+}

@@ -15,9 +15,8 @@ type class struct {
 	on       string    // what the request asks of the records
 	used     uint64    // the clock when it was last wanted
 
-	rigid   rigid  // why nothing gave way
-	rigidIn *Round // in which that was found
-	rigidAt uint64 // and at which clock
+	rigid    rigid // why nothing gave way
+	rigidFor plea  // and to what
 
 	explained uint64 // the clock at which all candidates were asked for why
 	why       []refusal

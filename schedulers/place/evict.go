@@ -52,6 +52,14 @@ type rigid struct {
 	budget *cellstate.Budget // the first that is
 }
 
+// plea is what the answer depends on that nothing gives way for a class.
+type plea struct {
+	round     *Round
+	clock     uint64
+	below     int
+	namespace string
+}
+
 // Evict finds the node on which a request that no node has room for costs least: of the
 // victims' highest precedences the lowest, then the fewest victims, then the least work
 // lost, then the best score. The need may name the node. Who stands on equal footing is a
@@ -66,7 +74,8 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 		r.rigid.limit = true
 		return nil, false
 	}
-	if k := r.class(q); len(q.rules) == 0 && k.rigidIn == r && k.rigidAt == r.t.clock && need.Node == "" && r.load == nil && below == q.Precedence {
+	by := plea{r, r.t.clock, below, q.of.job.Name.Namespace}
+	if k := r.class(q); len(q.rules) == 0 && k.rigidFor == by && need.Node == "" && r.load == nil {
 		r.rigid = k.rigid
 		return nil, false
 	}
@@ -104,9 +113,9 @@ func (r *Round) Evict(q *Request, need reconcile.Need) (*Eviction, bool) {
 		r.rigid.limit = true
 		best = nil
 	}
-	if best == nil && need.Node == "" && r.load == nil && len(q.rules) == 0 && below == q.Precedence {
+	if best == nil && need.Node == "" && r.load == nil && len(q.rules) == 0 {
 		k := r.class(q)
-		k.rigid, k.rigidIn, k.rigidAt = r.rigid, r, r.t.clock
+		k.rigid, k.rigidFor = r.rigid, by
 		r.t.read = r.t.clock
 	}
 	return best, best != nil
@@ -184,8 +193,10 @@ func (r *Round) evictOn(q *Request, node, below int) *Eviction {
 		few = cheap
 	}
 	if below > q.Precedence && !r.due(q, few.victims) {
-		r.rigid.short++
-		return nil
+		if few = r.lawful(q, view, able); few == nil {
+			r.rigid.short++
+			return nil
+		}
 	}
 	few.node = node
 	return few

@@ -1,6 +1,9 @@
 package place
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
@@ -68,4 +71,49 @@ func (r *Round) due(q *Request, victims []victim) bool {
 		}
 	}
 	return len(equals) == 0 || r.t.snapshot.Fair().Reclaims(q.of.job.Name.Namespace, r.holds[q.of.job.Name.Namespace], all, equals, r.holds)
+}
+
+// tries bounds the search of lawful on one node.
+const tries = 256
+
+// lawful are victims of whom the equals give back no more than is borrowed, where those that
+// cost least do not: as few equals as will do. view has the room of all who are able.
+func (r *Round) lawful(q *Request, view Candidate, able []victim) *Eviction {
+	view = view.copy()
+	var equals, chosen []victim
+	for _, v := range able {
+		if int(v.GetPrecedence()) == q.Precedence {
+			equals = append(equals, v)
+			view.give(v.Evictable, -1)
+		} else {
+			chosen = append(chosen, v)
+		}
+	}
+	slices.SortFunc(equals, func(a, b victim) int {
+		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.work, b.work), a.Slot.Compare(b.Slot))
+	})
+	left := tries
+	var add func(from, most int) bool // so many more of the equals from there on
+	add = func(from, most int) bool {
+		if r.t.fits(q, &view) {
+			return true
+		}
+		for i := from; i < len(equals) && most > 0 && left > 0; i++ {
+			left--
+			chosen = append(chosen, equals[i])
+			view.give(equals[i].Evictable, 1)
+			if r.due(q, chosen) && add(i+1, most-1) { // with more of them it would be no less than is borrowed
+				return true
+			}
+			chosen = chosen[:len(chosen)-1]
+			view.give(equals[i].Evictable, -1)
+		}
+		return false
+	}
+	for most := 1; most <= len(equals) && left > 0; most++ {
+		if add(0, most) {
+			return spare(r.t, q, view, chosen, func(a, b victim) int { return cmp.Compare(b.work, a.work) })
+		}
+	}
+	return nil
 }
