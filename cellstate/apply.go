@@ -1,6 +1,7 @@
 package cellstate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -245,6 +246,13 @@ func (a *applier) change(c *Change) {
 	case KindRollout:
 		j := a.job(k.Job)
 		j.Rollout, j.RolloutRevision = value[*ohmv1.Rollout](c), rev
+	case KindRun:
+		j := a.job(k.Job)
+		j.Runs = slices.DeleteFunc(slices.Clone(j.Runs), func(r *Run) bool { return r.Number == k.Run })
+		if r := value[*ohmv1.Run](c); r != nil {
+			j.Runs = append(j.Runs, &Run{Run: r, Number: k.Run, Revision: rev})
+			slices.SortFunc(j.Runs, func(x, y *Run) int { return cmp.Compare(x.Number, y.Number) })
+		}
 	case KindNode:
 		n := a.records(k.Node)
 		if f := a.sharing(); f != nil {
@@ -342,7 +350,7 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 		j.Tasks = slices.DeleteFunc(j.Tasks, (*Task).empty)
 	}
 	for _, j := range a.jobs {
-		if j.Record == nil && j.Waiting == nil && j.Rollout == nil && len(j.Tasks) == 0 {
+		if j.Record == nil && j.Waiting == nil && j.Rollout == nil && len(j.Runs) == 0 && len(j.Tasks) == 0 {
 			a.next.jobs.remove(j.Name, a.stamp)
 		}
 	}

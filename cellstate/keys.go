@@ -1,6 +1,7 @@
 package cellstate
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,7 @@ const (
 	KindExec
 	KindAsk
 	KindRollout
+	KindRun
 )
 
 // JobKey is where a job's record stands.
@@ -121,6 +123,11 @@ func WaitingKey(j JobName) Key { return Key("events/waiting/" + j.Namespace + "/
 // RolloutKey is where it stands how far a service's tasks have come to its newest version.
 func RolloutKey(j JobName) Key { return Key("rollouts/" + j.Namespace + "/" + j.Name) }
 
+// RunKey is where a run of a job stands that waits or is over; padded, so that keys sort.
+func RunKey(j JobName, run int64) Key {
+	return Key(fmt.Sprintf("runs/%s/%s/%08d", j.Namespace, j.Name, run))
+}
+
 // QuotaKey is where a quota stands.
 func QuotaKey(s Scope) Key { return Key("quotas/" + s.Kind + "/" + s.Name) }
 
@@ -135,7 +142,8 @@ func MetaKey(name string) Key { return Key("meta/" + name) }
 // Parsed is a key taken apart. Only the fields of its kind are set.
 type Parsed struct {
 	Kind    Kind
-	Job     JobName  // job, waiting, rollout
+	Job     JobName  // job, waiting, rollout, run
+	Run     int64    // run
 	Slot    Slot     // placement, ended, status
 	Attempt int      // ended
 	Node    NodeName // node, intent, alive, hold
@@ -156,6 +164,10 @@ func (k Key) Parse() Parsed {
 		return Parsed{Kind: KindJob, Job: JobName{p[1], p[2]}}
 	case p[0] == "rollouts" && len(p) == 3:
 		return Parsed{Kind: KindRollout, Job: JobName{p[1], p[2]}}
+	case p[0] == "runs" && len(p) == 4:
+		if run, err := strconv.ParseInt(p[3], 10, 64); err == nil {
+			return Parsed{Kind: KindRun, Job: JobName{p[1], p[2]}, Run: run}
+		}
 	case p[0] == "nodes" && len(p) == 2:
 		return Parsed{Kind: KindNode, Node: NodeName(p[1])}
 	case p[0] == "intents" && len(p) == 2:
@@ -255,6 +267,8 @@ func (k Kind) NewValue() proto.Message {
 		return new(ohmv1.Share)
 	case KindRollout:
 		return new(ohmv1.Rollout)
+	case KindRun:
+		return new(ohmv1.Run)
 	case KindExec:
 		return new(ohmv1.ExecRecord)
 	case KindAsk:

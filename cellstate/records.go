@@ -25,6 +25,12 @@ func (s *Snapshot) RecordRevision(key Key) Revision {
 		if j := s.Job(k.Job); j != nil {
 			return j.RolloutRevision
 		}
+	case KindRun:
+		if j := s.Job(k.Job); j != nil {
+			if r := j.Run(k.Run); r != nil {
+				return r.Revision
+			}
+		}
 	case KindScheduler, KindInstance:
 		return s.Scheduler(k.Name).recordRevision(k)
 	case KindConflict:
@@ -128,7 +134,7 @@ func (s *Snapshot) parts(r keyRange) []iter.Seq2[Key, Revision] {
 		}
 		return parts
 	}
-	if r.touches("tasks/") || r.touches("jobs/") || r.touches("events/") {
+	if r.touches("tasks/") || r.touches("jobs/") || r.touches("events/") || r.touches("rollouts/") || r.touches("runs/") {
 		parts = append(parts, s.jobRecords(r))
 	}
 	if r.touches("nodes/") || r.touches("intents/") || r.touches("alive/") || r.touches("holds/") {
@@ -165,7 +171,7 @@ func (s *Snapshot) parts(r keyRange) []iter.Seq2[Key, Revision] {
 
 // jobRecords are what stands of jobs.
 func (s *Snapshot) jobRecords(r keyRange) iter.Seq2[Key, Revision] {
-	tasks, jobs, waiting, rollouts := r.touches("tasks/"), r.touches("jobs/"), r.touches("events/"), r.touches("rollouts/")
+	tasks, jobs, waiting, rollouts, runs := r.touches("tasks/"), r.touches("jobs/"), r.touches("events/"), r.touches("rollouts/"), r.touches("runs/")
 	return func(yield func(Key, Revision) bool) {
 		for j := range s.jobs.all() {
 			if jobs && j.Record != nil && !yield(JobKey(j.Name), j.Revision) {
@@ -176,6 +182,13 @@ func (s *Snapshot) jobRecords(r keyRange) iter.Seq2[Key, Revision] {
 			}
 			if rollouts && j.Rollout != nil && !yield(RolloutKey(j.Name), j.RolloutRevision) {
 				return
+			}
+			if runs {
+				for _, run := range j.Runs {
+					if !yield(RunKey(j.Name, run.Number), run.Revision) {
+						return
+					}
+				}
 			}
 			if !tasks {
 				continue

@@ -1,6 +1,7 @@
 package cellstate
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -145,8 +146,37 @@ type Job struct {
 	WaitingRevision Revision
 	Rollout         *ohmv1.Rollout // of a service; nil: its tasks are of its first version
 	RolloutRevision Revision
+	Runs            []*Run // by number: those that are over, and those that wait
 
 	stamp uint64
+}
+
+// Run is a run of a job that its record is not of.
+type Run struct {
+	*ohmv1.Run
+	Number   int64
+	Revision Revision
+}
+
+// Waits says whether the run has not begun.
+func (r *Run) Waits() bool { return r.GetJob().GetDone() == nil }
+
+// Run is one of those of the job that its record is not of; nil if it is not there.
+func (j *Job) Run(number int64) *Run {
+	i, ok := slices.BinarySearchFunc(j.Runs, number, func(r *Run, n int64) int { return cmp.Compare(r.Number, n) })
+	if !ok {
+		return nil
+	}
+	return j.Runs[i]
+}
+
+// WaitingRuns are the runs that wait for their turn, the next one first.
+func (j *Job) WaitingRuns() []*Run {
+	i := len(j.Runs)
+	for i > 0 && j.Runs[i-1].Waits() {
+		i--
+	}
+	return j.Runs[i:]
 }
 
 // Task is the row of a slot; nil if nothing is stored of it, or of the job.

@@ -8,7 +8,7 @@ import (
 )
 
 // groupView is what `ohm status JOB -o json` says of a group.
-type groupView struct{ Running, Stopping, Outdated int }
+type groupView struct{ Running, Stopping, Outdated, Succeeded, Waiting int }
 
 func (c client) rollout(job string) string {
 	return read[struct{ Rollout string }](c, "status", job).Rollout
@@ -100,7 +100,7 @@ func TestCase87(t *testing.T) {
 	began := time.Now() // not before the task did
 	within(t, patience, "raised runs", func() bool { return d.tasks("raised")["raised/main/0"].State == "Running" })
 	before := d.tasks("raised")["raised/main/0"]
-	d.ohm("run", d.job(limited("raised", "1h")))
+	d.ohm("apply", d.job(limited("raised", "1h")))
 	d.ohm("run", d.job(limited("short", "2s")))
 	within(t, patience, "short is over", func() bool { return d.status("short").State == "Failed" })
 	if got := d.tasks("short")["short/main/0"]; got.Cause != "TimedOut" || got.State != "Failed" {
@@ -110,7 +110,7 @@ func TestCase87(t *testing.T) {
 	if now := d.tasks("raised")["raised/main/0"]; now.Pid != before.Pid || now.Attempt != 1 || now.State != "Running" {
 		t.Errorf("raised: %+v, before %+v", now, before)
 	}
-	d.ohm("run", d.job(limited("raised", "3s"))) // that much is over
+	d.ohm("apply", d.job(limited("raised", "3s"))) // that much is over
 	within(t, patience, "raised is over", func() bool { return d.status("raised").State == "Failed" })
 	if got := d.tasks("raised")["raised/main/0"]; got.Cause != "TimedOut" || got.Attempt != 1 || starts(t, notes, "raised", 0) != 1 {
 		t.Errorf("raised: %+v after %d starts", got, starts(t, notes, "raised", 0))

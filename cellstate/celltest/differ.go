@@ -46,6 +46,9 @@ func dump(s *cellstate.Snapshot) map[string]string {
 		record(cellstate.JobKey(j.Name), j.Revision, j.Record)
 		record(cellstate.WaitingKey(j.Name), j.WaitingRevision, j.Waiting)
 		record(cellstate.RolloutKey(j.Name), j.RolloutRevision, j.Rollout)
+		for _, r := range j.Runs {
+			record(cellstate.RunKey(j.Name, r.Number), r.Revision, r.Run)
+		}
 		for _, t := range j.Tasks {
 			record(t.Slot.StatusKey(), t.StatusRevision, t.Status)
 			if p := t.Placement; p != nil {

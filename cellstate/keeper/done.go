@@ -22,8 +22,8 @@ type marker struct {
 
 func newMarker() *marker { return &marker{wakes: map[cellstate.JobName]time.Time{}} }
 
-// plan are the writes that mark jobs done of which nothing will ever start again, with
-// the names of the jobs.
+// plan are the writes that mark jobs done of which nothing will ever start again, and let runs
+// follow that have waited for that, with the names of the jobs.
 func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write, names []cellstate.JobName) {
 	look := func(j *cellstate.Job) {
 		if slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }) {
@@ -32,13 +32,9 @@ func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.
 		}
 		decision := reconcile.Job(s, j, now)
 		m.wake(j.Name, decision.Wake)
-		if decision.Done == nil {
-			return
+		if w := follow(s, j, decision.Done, now); w != nil {
+			writes, names = append(writes, *w), append(names, j.Name)
 		}
-		record := proto.CloneOf(j.Record)
-		record.Done = decision.Done
-		writes = append(writes, doneWrite(s, j, record))
-		names = append(names, j.Name)
 	}
 	for was, is := range s.JobChanges(m.seen) {
 		if is == nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/cellstate/mirror"
+	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
 // Store is what the keeper needs of the cell's store.
@@ -61,8 +62,13 @@ type Limits struct {
 	// are more than DoneJobs that are done; 10,000.
 	DoneAfter time.Duration
 	DoneJobs  int
-	Attempts  int           // ended ones that a slot of a job that is not done keeps; 8, as many as it takes for the backoff to grow to its most
-	Sweep     time.Duration // between two looks at what may be removed; 1 min
+	Attempts  int // the newest of the ended ones that a slot of a job that is not done keeps, beside its first; 20, more than it takes for the backoff to grow to its most
+	// What is told of runs that are over is kept for RunsFor, 7 days, of one job at most
+	// RunsOfJob, 1,000, and of all at most Runs, 20,000.
+	RunsFor         time.Duration
+	RunsOfJob, Runs int
+	squeezing       bool          // the store is about to be full
+	Sweep           time.Duration // between two looks at what may be removed; 1 min
 
 	// Of what a namespace has held of late half is forgotten in HalfLife, 10 min.
 	HalfLife time.Duration
@@ -118,7 +124,10 @@ func (l Limits) withDefaults() Limits {
 	}
 	number(&l.BrakeNodes, 3)
 	number(&l.DoneJobs, DoneJobs)
-	number(&l.Attempts, 8)
+	number(&l.Attempts, reconcile.NewestAttempts)
+	span(&l.RunsFor, 7*24*time.Hour)
+	number(&l.RunsOfJob, 1000)
+	number(&l.Runs, 20_000)
 	return l
 }
 

@@ -29,8 +29,8 @@ func TestRetention(t *testing.T) {
 		}
 		h.pass(24 * time.Hour)
 		s := h.Snapshot()
-		if row := s.Job(old); row != nil {
-			t.Fatalf("after a day there is left: %+v", row)
+		if row := s.Job(old); row == nil || row.Record != nil || len(row.Tasks) != 0 || len(row.Runs) != 1 {
+			t.Fatalf("after a day there is left: %+v, want only what is told of the run", row)
 		}
 		if s.Job(celltest.Name("older")) == nil {
 			t.Fatal("a job that is not done was removed")
@@ -42,8 +42,13 @@ func TestRetention(t *testing.T) {
 		}
 		h.pass(2 * time.Minute)
 		s = h.Snapshot()
-		if s.Job(celltest.Name("a")) != nil || s.Job(celltest.Name("b")) == nil || s.Job(celltest.Name("c")) == nil {
+		kept := func(job string) bool { return s.Job(celltest.Name(job)).Record != nil }
+		if kept("a") || !kept("b") || !kept("c") {
 			t.Fatal("of three done jobs, not the two newest were kept")
+		}
+		h.pass(7 * 24 * time.Hour)
+		if row := h.Snapshot().Job(old); row != nil {
+			t.Fatalf("after a week there is left: %+v", row)
 		}
 	})
 }
@@ -75,7 +80,7 @@ func TestRemovalComparesEverything(t *testing.T) {
 		h.Mark(name, func(j *ohmv1.Job) { j.Done = &ohmv1.Outcome{State: "Succeeded"} })
 		stale := h.Snapshot()
 		h.Job(celltest.Job{Name: "a"})
-		out, err := h.store.Commit(h.ctx, removal(stale, stale.Job(name)))
+		out, err := h.store.Commit(h.ctx, removal(stale, stale.Job(name), false))
 		if err != nil || out.Applied[0] != 0 {
 			t.Fatalf("removal of a job that was submitted again: %v, %v", out, err)
 		}
@@ -83,11 +88,11 @@ func TestRemovalComparesEverything(t *testing.T) {
 		stale = h.Snapshot()
 		slot := celltest.Slot(stale, name, "main", 0)
 		h.Put(cellstate.Record{Key: slot.EndedKey(7), Value: &ohmv1.Ended{}})
-		if out, err = h.store.Commit(h.ctx, removal(stale, stale.Job(name))); err != nil || out.Applied[0] != 0 {
+		if out, err = h.store.Commit(h.ctx, removal(stale, stale.Job(name), false)); err != nil || out.Applied[0] != 0 {
 			t.Fatalf("removal of a job with a newer record: %v, %v", out, err)
 		}
 		stale = h.Snapshot()
-		if out, err = h.store.Commit(h.ctx, removal(stale, stale.Job(name))); err != nil || out.Applied[0] == 0 {
+		if out, err = h.store.Commit(h.ctx, removal(stale, stale.Job(name), false)); err != nil || out.Applied[0] == 0 {
 			t.Fatalf("removal: %v, %v", out, err)
 		}
 		if row := h.Snapshot().Job(name); row != nil {
@@ -100,11 +105,11 @@ func TestTrim(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.Node(celltest.Node{Name: "n1"})
 		h.Job(celltest.Job{Name: "web", Kind: "service"})
-		h.Job(celltest.Job{Name: "batch", Retries: 9})
-		for range 10 {
+		h.Job(celltest.Job{Name: "batch", Retries: 99})
+		for range 30 {
 			h.Put(h.failure(h.Place("web", 0, "n1"))...)
 		}
-		for i := range 12 {
+		for i := range 30 {
 			p := h.Place("batch", 0, "n1")
 			records := h.failure(p)
 			if i%2 == 0 {
@@ -117,8 +122,8 @@ func TestTrim(t *testing.T) {
 		h.run(h.keeper("s1", Limits{}))
 		h.pass(2 * time.Minute)
 		for job, want := range map[string]string{
-			"web":   "[3 4 5 6 7 8 9 10]",
-			"batch": "[2 4 5 6 7 8 9 10 11 12]", // 1 and 3 were the node's fault; every other one spent a retry
+			"web":   "[1 2 3 4 5 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30]",
+			"batch": "[1 2 3 4 5 6 8 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30]", // 7 and 9 were the node's fault; every other one spent a retry
 		} {
 			var got []int
 			for _, e := range h.Snapshot().Job(celltest.Name(job)).Tasks[0].Ended {

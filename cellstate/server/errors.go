@@ -18,6 +18,7 @@ var (
 	errReused       = errors.New("request id used before")
 	errUnavailable  = errors.New("not available now")
 	errCredentials  = errors.New("not authenticated")
+	errFull         = errors.New("queue full")
 )
 
 // refusal is an error whose text is all that a caller needs to read; its kind is for
@@ -45,6 +46,7 @@ func code(err error) codes.Code {
 		{cellstate.ErrRequestLimit, codes.InvalidArgument},
 		{errPrecondition, codes.FailedPrecondition},
 		{cellstate.ErrNoSpace, codes.FailedPrecondition}, // to try again is of no use before somebody has done something
+		{errFull, codes.FailedPrecondition},
 		{errReused, codes.AlreadyExists},
 		{cellstate.ErrConflict, codes.Aborted},
 		{cellstate.ErrCompacted, codes.OutOfRange},

@@ -49,13 +49,15 @@ func (s *jobs) Get(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1.GetJob
 	if err != nil {
 		return nil, err
 	}
-	row, err := find(snapshot, jobName(req.GetNamespace(), req.GetJob()))
+	row, status, err := findRun(snapshot, jobName(req.GetNamespace(), req.GetJob()), req.GetRun(), time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return &ohmv1.GetJobResponse{
-		Job: row.Record, Revision: int64(row.Revision), Status: reconcile.Status(snapshot, row, time.Now()),
-	}, nil
+	resp := &ohmv1.GetJobResponse{Job: row.Record, Revision: int64(row.Revision), Status: status}
+	if r := row.Run(req.GetRun()); r != nil && req.GetRun() != reconcile.RunOf(row) {
+		resp.Job, resp.Revision = r.GetJob(), int64(r.Revision)
+	}
+	return resp, nil
 }
 
 func (s *jobs) List(ctx context.Context, req *ohmv1.ListJobsRequest) (*ohmv1.ListJobsResponse, error) {
@@ -161,14 +163,18 @@ func (s *jobs) stopAll(ctx context.Context, namespace string) (*ohmv1.StopJobsRe
 	}
 }
 
-// addStop adds the mark to a live job; of another one, that it is still as it was read.
+// addStop adds the mark to a live job, and to one of which runs wait, which end unbegun; of another
+// one, that it is still as it was read.
 func addStop(w *cellstate.Write, row *cellstate.Job, now time.Time) {
-	if !row.Live() {
+	newest := reconcile.NewestRun(row)
+	if !row.Live() && (len(row.WaitingRuns()) == 0 || row.Record.GetStoppedThrough() >= newest) {
 		w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.JobKey(row.Name), Revision: row.Revision})
 		return
 	}
 	record := proto.CloneOf(row.Record)
-	record.Stopped, record.StopTime = true, timestamppb.New(now)
+	if record.StoppedThrough = newest; row.Live() {
+		record.Stopped, record.StopTime = true, timestamppb.New(now)
+	}
 	w.Records = append(w.Records, cellstate.Record{Key: cellstate.JobKey(row.Name), Value: record, Read: row.Revision})
 }
 

@@ -52,6 +52,9 @@ func (s *jobs) Logs(req *ohmv1.LogsRequest, stream grpc.ServerStreamingServer[oh
 		var seen cellstate.Revision
 		err := s.eachChange(ctx, jobName(req.GetNamespace(), req.GetJob()), func(snapshot *cellstate.Snapshot, row *cellstate.Job) (done bool, err error) {
 			seen = snapshot.Revision()
+			if row.Record == nil {
+				return true, refuse(cellstate.ErrNotFound, "job %s not found", row.Name)
+			}
 			placement, err = attemptOf(row, req, at, again)
 			if errors.Is(err, errNotStarted) && req.GetFollow() {
 				if at.attempt == 0 && row.Live() || at.attempt > 0 && comes(snapshot, row, req, at) {

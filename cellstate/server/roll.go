@@ -87,7 +87,7 @@ func revert(at *cellstate.Snapshot, row *cellstate.Job, now time.Time) (w cellst
 	if err != nil {
 		return w, refuse(errPrecondition, "job %s: %v", row.Name, err)
 	}
-	addJob(&w, at, row.Name, next, rollout)
+	addJob(&w, at, row.Name, next, rollout, now)
 	if cellstate.Barred(row.Record.GetSpec(), next.GetSpec()) {
 		w.Records = append(w.Records, cellstate.Barrier(at, "rules of job "+row.Name.Name))
 	}

@@ -24,7 +24,7 @@ func (s *jobs) Scale(ctx context.Context, req *ohmv1.ScaleRequest) (*ohmv1.Scale
 		if next, rollout, resp, err = scaled(row, req, now); err != nil {
 			return w, err
 		}
-		addJob(&w, at, name, next, rollout)
+		addJob(&w, at, name, next, rollout, now)
 		if next != nil && cellstate.Barred(row.Record.GetSpec(), next.GetSpec()) {
 			w.Records = append(w.Records, cellstate.Barrier(at, "rules of job "+name.Name))
 		}

@@ -45,6 +45,22 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 			if err := knownScheduler(at, spec); err != nil {
 				return w, err
 			}
+			if req.GetNewRun() && runsToEnd(spec) {
+				again := &ohmv1.Job{Spec: spec, RequestId: req.GetRequestId(), SubmitTime: timestamppb.New(now)}
+				submitted, begins, err := nextRun(&w, at, again, now)
+				if err != nil {
+					return w, err
+				}
+				if fault := tooWide(at, spec, limits); fault != "" && !submitted.GetUnchanged() {
+					return w, refuse(errInvalid, "job %s: %s", spec.GetName(), fault)
+				}
+				if begins {
+					submitted.Notices = nobodyCan(at, spec)
+					barred = barred || cellstate.Barred(specOf(at.Job(cellstate.JobNameOf(spec))), spec)
+				}
+				resp.Jobs = append(resp.Jobs, submitted)
+				continue
+			}
 			next, rollout, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), req.GetApply(), now)
 			if err != nil {
 				return w, err
@@ -59,7 +75,7 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 				submitted.Notices = nobodyCan(at, spec)
 			}
 			resp.Jobs = append(resp.Jobs, submitted)
-			addJob(&w, at, cellstate.JobNameOf(spec), next, rollout)
+			addJob(&w, at, cellstate.JobNameOf(spec), next, rollout, now)
 			barred = barred || next != nil && cellstate.Barred(specOf(at.Job(cellstate.JobNameOf(spec))), spec)
 		}
 		if barred {
@@ -82,9 +98,9 @@ func specOf(row *cellstate.Job) *ohmv1.JobSpec {
 	return row.Record.GetSpec()
 }
 
-// addJob adds a job's new record to w, and its rollout, or, where next is nil, that the record
-// must still be the one that was read.
-func addJob(w *cellstate.Write, at *cellstate.Snapshot, name cellstate.JobName, next *ohmv1.Job, rollout *ohmv1.Rollout) {
+// addJob adds a job's new record to w, and its rollout, and what stays of the run before if it is
+// of another; or, where next is nil, that the record must still be the one that was read.
+func addJob(w *cellstate.Write, at *cellstate.Snapshot, name cellstate.JobName, next *ohmv1.Job, rollout *ohmv1.Rollout, now time.Time) {
 	row := at.Job(name)
 	if row == nil {
 		row = &cellstate.Job{}
@@ -94,6 +110,9 @@ func addJob(w *cellstate.Write, at *cellstate.Snapshot, name cellstate.JobName, 
 		return
 	}
 	w.Records = append(w.Records, cellstate.JobRecords(row, name, next, rollout)...)
+	if row.Record != nil && reconcile.RunOf(&cellstate.Job{Record: next}) != reconcile.RunOf(row) {
+		w.Records = append(w.Records, reconcile.Over(at, row, now))
+	}
 }
 
 // admit judges a request by itself and returns its jobs with every default filled in.
@@ -176,10 +195,9 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, apply bool, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	version := int64(1)
 	if row != nil && row.Record != nil {
 		was := row.Record
-		same := &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: was.GetVersion(), Unchanged: true}
+		same := &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: was.GetVersion(), Run: reconcile.RunOf(row), Unchanged: true}
 		if requestID != "" && (was.GetRequestId() == requestID || slices.Contains(was.GetMoreRequestIds(), requestID)) {
 			if !bytes.Equal(was.GetDigest(), digest) {
 				return nil, nil, nil, refuse(errReused, "request id %q was used before to submit job %s with other content", requestID, row.Name)
@@ -197,19 +215,17 @@ func run(row *cellstate.Job, spec *ohmv1.JobSpec, requestID string, apply bool, 
 			}
 			next, rollout := reconcile.Next(row, spec, now)
 			next.RequestId, next.Digest, next.Scaled = requestID, digest, scaled
-			return next, rollout, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: next.GetVersion(), Scaled: scaled}, nil
+			return next, rollout, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: next.GetVersion(), Run: next.GetRun(), Scaled: scaled}, nil
 		}
 		if apply && was.GetDone() != nil && !was.GetStopped() && bytes.Equal(was.GetDigest(), digest) {
 			return nil, nil, same, nil
 		}
-		version = was.GetVersion() + 1
-	} else if row != nil { // tasks of a job whose record has gone: their versions are taken
-		for _, t := range row.Tasks {
-			version = max(version, t.Slot.Version+1)
-		}
 	}
-	next := &ohmv1.Job{Spec: spec, Version: version, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest}
-	return next, nil, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: version}, nil
+	if row == nil {
+		row = &cellstate.Job{}
+	}
+	next := reconcile.Begin(row, reconcile.NewestRun(row)+1, &ohmv1.Job{Spec: spec, SubmitTime: timestamppb.New(now), RequestId: requestID, Digest: digest})
+	return next, nil, &ohmv1.Submitted{Namespace: spec.GetNamespace(), Job: spec.GetName(), Version: next.GetVersion(), Run: next.GetRun()}, nil
 }
 
 // joinedIDs bounds the ids of requests that one version has answered.

@@ -17,7 +17,8 @@ const (
 	watchAgain = 5 * time.Second       // a message may change with time alone
 )
 
-// Watch sends the job's status now and whenever it has changed, until the job is done.
+// Watch sends the status of the job, or of one of its runs, now and whenever it has changed, until
+// that is done.
 func (s *jobs) Watch(req *ohmv1.GetJobRequest, stream grpc.ServerStreamingServer[ohmv1.JobStatus]) error {
 	name := jobName(req.GetNamespace(), req.GetJob())
 	if _, err := s.snapshot(stream.Context()); err != nil {
@@ -25,7 +26,10 @@ func (s *jobs) Watch(req *ohmv1.GetJobRequest, stream grpc.ServerStreamingServer
 	}
 	var last *ohmv1.JobStatus
 	return s.eachChange(stream.Context(), name, func(at *cellstate.Snapshot, row *cellstate.Job) (done bool, err error) {
-		status := reconcile.Status(at, row, time.Now())
+		_, status, err := findRun(at, name, req.GetRun(), time.Now())
+		if err != nil {
+			return true, err
+		}
 		if !sameStatus(last, status) {
 			if err := stream.Send(status); err != nil {
 				return true, err
@@ -49,9 +53,9 @@ func (s *jobs) eachChange(ctx context.Context, name cellstate.JobName, look func
 	defer again.Stop()
 	for due := true; ; {
 		snapshot, newer := s.cfg.Mirror.Watch()
-		row, err := find(snapshot, name)
-		if err != nil {
-			return err
+		row := snapshot.Job(name)
+		if row == nil || row.Record == nil && len(row.Runs) == 0 {
+			return refuse(cellstate.ErrNotFound, "job %s not found", name)
 		}
 		scheduler := snapshot.Scheduler(row.Record.GetSpec().GetScheduler())
 		if due || row != lastJob || scheduler != lastScheduler {

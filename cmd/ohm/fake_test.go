@@ -117,6 +117,28 @@ func (f fakeJobs) Submit(_ context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Su
 	return resp, nil
 }
 
+func (f fakeJobs) Again(_ context.Context, req *ohmv1.AgainRequest) (*ohmv1.SubmitResponse, error) {
+	return &ohmv1.SubmitResponse{Revision: 100, Jobs: []*ohmv1.Submitted{{Namespace: req.Namespace, Job: req.Job, Run: 3, Version: 3}}}, f.failure
+}
+
+func (f fakeJobs) History(_ context.Context, req *ohmv1.HistoryRequest) (*ohmv1.HistoryResponse, error) {
+	attempt := func(n int32, cause string, ago time.Duration) *ohmv1.Attempt {
+		return &ohmv1.Attempt{
+			Task: "hello/main/3", Version: 2, Attempt: n, Node: "n7", State: "Failed", Cause: cause, ExitCode: 42,
+			Placed: ageOf(ago), Started: ageOf(ago - time.Second), Ended: ageOf(ago - time.Minute),
+		}
+	}
+	runs := []*ohmv1.RunView{
+		{Namespace: "default", Job: "hello", Run: 3, State: "Pending", Submitted: ageOf(time.Minute), Message: "the run waits until the one before it has ended", RequestId: "R3", Again: 2, Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 4, Waiting: 4}}},
+		{Namespace: "default", Job: "hello", Run: 2, Version: 2, State: "Failed", Submitted: ageOf(2 * time.Hour), Ended: ageOf(time.Hour), Elapsed: durationpb.New(time.Hour), RequestId: "R2", Message: "main/3 failed (exited 42) in attempt 2", Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 4, Succeeded: 3, Failed: 1}}},
+	}
+	if req.Run == 0 {
+		return &ohmv1.HistoryResponse{Runs: runs}, f.failure
+	}
+	runs[1].Attempts, runs[1].AttemptsLeftOut = []*ohmv1.Attempt{attempt(1, "exited 42", 2*time.Hour), attempt(2, "exited 42", 90*time.Minute)}, 5
+	return &ohmv1.HistoryResponse{Runs: runs[1:]}, f.failure
+}
+
 func (f fakeJobs) Get(_ context.Context, req *ohmv1.GetJobRequest) (*ohmv1.GetJobResponse, error) {
 	if f.failure != nil {
 		return nil, f.failure

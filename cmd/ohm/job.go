@@ -11,10 +11,10 @@ import (
 )
 
 func jobCommand(a *app) *cobra.Command {
-	return noun("job", "List jobs, get a job as stored, steer its update, scale it, spread it again",
+	return noun("job", "List jobs, get a job as stored, its runs, steer its update, scale it, spread it again",
 		"Jobs are what users submit: groups of tasks, and a kind.",
 		"  ohm job list\n  ohm job get hello -o yaml\n  ohm job scale web 30\n  ohm job revert web",
-		append(rollCommands(a), jobListCommand(a), jobGetCommand(a), jobScaleCommand(a), jobEndpointsCommand(a), jobRebalanceCommand(a))...)
+		append(rollCommands(a), jobListCommand(a), jobGetCommand(a), jobHistoryCommand(a), jobScaleCommand(a), jobEndpointsCommand(a), jobRebalanceCommand(a))...)
 }
 
 func jobListCommand(a *app) *cobra.Command {
@@ -138,7 +138,7 @@ func storedJob(p *printer, j *ohmv1.Job) {
 		[2]string{"labels", mapText(s.GetLabels())}, [2]string{"gang", gang},
 		[2]string{"retries", retryText(s)}, [2]string{"max runtime", maxRuntime}, [2]string{"stop", stop}, [2]string{"when silent", silent},
 		[2]string{"disruption", disruptionText(s.GetDisruption())},
-		[2]string{"version", number(j.GetVersion())}, [2]string{"request id", j.GetRequestId()},
+		[2]string{"run", number(j.GetRun())}, [2]string{"version", number(j.GetVersion())}, [2]string{"request id", j.GetRequestId()},
 		[2]string{"submitted", p.app.ago(j.GetSubmitTime())}, [2]string{"stopped", stopped}, [2]string{"done", done},
 	)
 	for _, g := range s.GetGroups() {

@@ -21,9 +21,16 @@ func runCommand(a *app) *cobra.Command {
 	var opts runOptions
 	cmd := &cobra.Command{
 		Use:   "run FILE...",
-		Short: "Submit jobs",
-		Long: `Submit the jobs in these files; - is the standard input. All of them are stored, or
+		Short: "Run jobs",
+		Long: `Run the jobs in these files; - is the standard input. All of them are stored, or
 none.
+
+A job that ends by itself (batch, ml) is run once more by each call: runs of a job are
+numbered from 1, follow each other, and are kept (ohm job history). To change a run that
+goes on is what ohm apply does. A live service or system job takes in what has changed.
+
+--again runs a job once more as it was run before, by its name, without a file; with
+--only-failed only those of its tasks that have not succeeded.
 
 Each call has a request id. Sent again with the same id and the same content it is
 the same run; other content under the same id is refused (exit code 5). ohm repeats
@@ -34,13 +41,20 @@ or system job when all of its tasks run. The exit code is then the jobs' (0, or 
 one failed). After --timeout it ends with 6 and the jobs go on.`,
 		Example: `  ohm run hello.yaml
   ohm run hello.yaml --wait --timeout 5m
-  generate-job | ohm run - --request-id nightly-2026-03-04`,
+  generate-job | ohm run - --request-id nightly-2026-03-04
+  ohm run --again hello --only-failed`,
 		Args: named("a job file, or - for the standard input", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (opts.onlyFailed || opts.of != 0) && !opts.again || opts.of < 0 {
+				return refuse("--only-failed and --of, a number of a run, go with --again")
+			}
 			return a.submitFiles(cmd, args, opts)
 		},
 	}
 	submitFlags(cmd, &opts)
+	cmd.Flags().BoolVar(&opts.again, "again", false, "the argument is the name of a job: run it once more")
+	cmd.Flags().Int64Var(&opts.of, "of", 0, "with --again: the run to do once more (default: the newest)")
+	cmd.Flags().BoolVar(&opts.onlyFailed, "only-failed", false, "with --again: only tasks that have not succeeded")
 	return cmd
 }
 
@@ -61,6 +75,9 @@ func (a *app) submitFiles(cmd *cobra.Command, files []string, opts runOptions) e
 }
 
 type runOptions struct {
+	again          bool
+	of             int64 // 0: the newest
+	onlyFailed     bool
 	wait           bool
 	timeout        time.Duration
 	requestID      string
@@ -70,8 +87,13 @@ type runOptions struct {
 }
 
 func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) error {
-	jobs, err := a.readJobs(files, opts.namespaceGiven)
-	if err != nil {
+	var jobs []*ohmv1.JobSpec
+	var err error
+	if opts.again {
+		if len(files) > 1 {
+			return refuse("--again takes the name of one job")
+		}
+	} else if jobs, err = a.readJobs(files, opts.namespaceGiven); err != nil {
 		return err
 	}
 	if opts.requestID == "" {
@@ -84,13 +106,23 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 		waiting, cancel = context.WithTimeoutCause(ctx, opts.timeout, errWaitedEnough)
 		defer cancel()
 	}
-	done, err := a.submit(waiting, c, &ohmv1.SubmitRequest{Jobs: jobs, RequestId: opts.requestID, Apply: opts.apply, Token: opts.token})
+	done, err := a.submit(waiting, func(ctx context.Context) (*ohmv1.SubmitResponse, error) {
+		if opts.again {
+			return c.jobs.Again(ctx, &ohmv1.AgainRequest{
+				Namespace: a.namespace(), Job: files[0], Run: opts.of, OnlyFailed: opts.onlyFailed, RequestId: opts.requestID,
+			})
+		}
+		return c.jobs.Submit(ctx, &ohmv1.SubmitRequest{Jobs: jobs, RequestId: opts.requestID, NewRun: !opts.apply, Apply: opts.apply, Token: opts.token})
+	})
 	if err != nil {
 		if code := status.Code(err); a.link.connected.Load() && (code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled) {
 			a.note("whether the jobs were stored is not known; to repeat without harm: --request-id %s", opts.requestID)
 		}
 		if context.Cause(waiting) == errWaitedEnough {
 			return failf(exitTimedOut, "", "no answer within --timeout %s", opts.timeout)
+		}
+		if opts.again {
+			return a.unknownJobs(ctx, c, err, files[0])
 		}
 		return err
 	}
@@ -181,10 +213,10 @@ const resendFor = 4 * time.Second
 
 // submit sends the request, and sends it again under the same id while answers get
 // lost. Where no connection ever stood, there is nothing to repeat.
-func (a *app) submit(ctx context.Context, c *cell, req *ohmv1.SubmitRequest) (*ohmv1.SubmitResponse, error) {
+func (a *app) submit(ctx context.Context, send func(context.Context) (*ohmv1.SubmitResponse, error)) (*ohmv1.SubmitResponse, error) {
 	giveUp := a.now().Add(resendFor)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		resp, err := c.jobs.Submit(ctx, req)
+		resp, err := send(ctx)
 		if status.Code(err) != codes.Unavailable || !a.link.connected.Load() || a.now().After(giveUp) {
 			return resp, err
 		}
@@ -216,11 +248,21 @@ func (a *app) showSubmitted(done *ohmv1.SubmitResponse, specs []*ohmv1.JobSpec) 
 		names: namesOf(done.Jobs, (*ohmv1.Submitted).GetJob),
 		table: func(p *printer) {
 			for _, j := range done.Jobs {
-				word := "submitted"
-				if j.Unchanged {
+				word, kind := "submitted", kinds[j.Namespace+"/"+j.Job]
+				switch {
+				case j.Waits:
+					word = "waits for the run before it"
+				case j.Unchanged:
 					word = "unchanged"
 				}
-				p.linef("%s  %s  version %d  %s", j.Job, kinds[j.Namespace+"/"+j.Job], j.Version, word)
+				if kind != "" {
+					kind += "  "
+				}
+				if j.Run == 0 || lasting(kinds[j.Namespace+"/"+j.Job]) {
+					p.linef("%s  %sversion %d  %s", j.Job, kind, j.Version, word)
+				} else {
+					p.linef("%s  %srun %d  %s", j.Job, kind, j.Run, word)
+				}
 			}
 		},
 	})

@@ -40,11 +40,17 @@ func TestRunSubmits(t *testing.T) {
 	if id, err := ulid.ParseStrict(f.submits[0].RequestId); err != nil || ulid.Time(id.Time()).Unix() != noon().Unix() {
 		t.Errorf("request id %q: %v", f.submits[0].RequestId, err)
 	}
+	if r := ohm(t, f.address, call{args: []string{"apply", hello}}); r.code != exitDone || !f.submits[0].NewRun || f.submits[1].NewRun {
+		t.Errorf("a new run, and a change in place: %v", f.submits)
+	}
+	if r := ohm(t, f.address, call{args: []string{"run", hello, "--only-failed"}}); r.code != exitUsage {
+		t.Errorf("got %s", r.text(f.address))
+	}
 	if j := f.submits[0].Jobs[0]; j.Namespace != "default" || j.Name != "hello" || j.Groups[0].Count != 4 {
 		t.Errorf("submitted %v", j)
 	}
 	for format, want := range map[string]string{
-		"json": `{"jobs":[{"namespace":"n","job":"hello","version":1,"unchanged":false,"notices":[],"scaled":[]}],"revision":100}` + "\n",
+		"json": `{"jobs":[{"namespace":"n","job":"hello","version":1,"unchanged":false,"notices":[],"scaled":[],"run":0,"waits":false}],"revision":100}` + "\n",
 		"name": "hello\n",
 	} {
 		r = ohm(t, f.address, call{args: []string{"run", hello, "--request-id", "R", "-n", "n", "-o", format}})

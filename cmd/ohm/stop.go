@@ -72,7 +72,7 @@ func (a *app) awaitEnd(ctx context.Context, c *cell, jobs []*ohmv1.JobStatus, ti
 		if ended(j) {
 			continue
 		}
-		last, err := a.follow(waiting, c, j.Namespace, j.Job, ended)
+		last, err := a.follow(waiting, c, &ohmv1.GetJobRequest{Namespace: j.Namespace, Job: j.Job}, ended)
 		if last != nil {
 			jobs[i] = last
 		}

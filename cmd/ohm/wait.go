@@ -46,11 +46,11 @@ func ended(j *ohmv1.JobStatus) bool {
 
 // follow watches one job until over says so, and returns its last status. A cell
 // that goes away for a while is asked again; the status so far comes with the error.
-func (a *app) follow(ctx context.Context, c *cell, namespace, job string, over func(*ohmv1.JobStatus) bool) (*ohmv1.JobStatus, error) {
+func (a *app) follow(ctx context.Context, c *cell, req *ohmv1.GetJobRequest, over func(*ohmv1.JobStatus) bool) (*ohmv1.JobStatus, error) {
 	var last *ohmv1.JobStatus
 	var lost time.Time // since when nothing is heard; zero: it is
 	for {
-		err := watch(ctx, c, namespace, job, func(s *ohmv1.JobStatus) bool {
+		err := watch(ctx, c, req, func(s *ohmv1.JobStatus) bool {
 			last, lost = s, time.Time{}
 			return over(s)
 		})
@@ -72,10 +72,10 @@ func (a *app) follow(ctx context.Context, c *cell, namespace, job string, over f
 }
 
 // watch calls over with each status until it is true (nil) or the stream ends.
-func watch(ctx context.Context, c *cell, namespace, job string, over func(*ohmv1.JobStatus) bool) error {
+func watch(ctx context.Context, c *cell, req *ohmv1.GetJobRequest, over func(*ohmv1.JobStatus) bool) error {
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	stream, err := c.jobs.Watch(ctx, &ohmv1.GetJobRequest{Namespace: namespace, Job: job})
+	stream, err := c.jobs.Watch(ctx, req)
 	for err == nil {
 		var s *ohmv1.JobStatus
 		if s, err = stream.Recv(); err == nil && over(s) {
@@ -94,13 +94,13 @@ func (a *app) awaitJobs(ctx context.Context, c *cell, done *ohmv1.SubmitResponse
 	var g errgroup.Group
 	for i, sub := range done.Jobs {
 		g.Go(func() error {
-			last[i], errs[i] = a.follow(ctx, c, sub.Namespace, sub.Job, func(s *ohmv1.JobStatus) bool {
+			last[i], errs[i] = a.follow(ctx, c, &ohmv1.GetJobRequest{Namespace: sub.Namespace, Job: sub.Job, Run: sub.Run}, func(s *ohmv1.JobStatus) bool {
 				if s.Version < sub.Version || s.Revision < done.Revision {
 					return false // from before the submission
 				}
 				progress.set(i, s)
 				_, over := verdict(s)
-				return over || s.Version > sub.Version && s.Rollout != "Reverting"
+				return over || changed(sub, s) && s.Rollout != "Reverting"
 			})
 			return nil
 		})
@@ -134,6 +134,12 @@ func (a *app) awaitJobs(ctx context.Context, c *cell, done *ohmv1.SubmitResponse
 	return worst
 }
 
+// changed says whether what was submitted is not what goes on: another version of a job that has
+// no runs of its own has taken its place.
+func changed(sub *ohmv1.Submitted, is *ohmv1.JobStatus) bool {
+	return is.Version > sub.Version && (sub.Run == 0 || lasting(is.Kind))
+}
+
 // waitFault says why the waiting ended before the job did.
 func (a *app) waitFault(ctx context.Context, sub *ohmv1.Submitted, last *ohmv1.JobStatus, err error, timeout time.Duration) *fault {
 	state := "its state is not known"
@@ -161,7 +167,7 @@ func (a *app) outcomeFault(ctx context.Context, c *cell, sub *ohmv1.Submitted, l
 	if last.Version > sub.Version && last.Rollout == "Failed" {
 		return failf(exitFailed, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s became version %d meanwhile, and that update has failed: %s", sub.Job, last.Version, last.RolloutMessage)
 	}
-	if last.Version > sub.Version {
+	if changed(sub, last) {
 		return failf(exitConflict, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s was submitted again meanwhile, as version %d", sub.Job, last.Version)
 	}
 	switch code, _ := verdict(last); code {

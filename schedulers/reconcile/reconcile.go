@@ -152,7 +152,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 			d.slots = append(d.slots, l.systemSlots(s, j, g, now)...)
 			continue
 		}
-		tasks := j.TasksOf(g.GetName(), j.VersionOf(g.GetName()))
+		tasks, wanted := j.TasksOf(g.GetName(), j.VersionOf(g.GetName())), need(j.Record, g.GetName())
 		for i := range int(g.GetCount()) {
 			at := slot{Slot: slotOf(j, g, i), group: g}
 			if len(tasks) > 0 && tasks[0].Slot.Index == i {
@@ -161,6 +161,8 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 			switch {
 			case at.task != nil && at.task.Placement != nil:
 				at.phase = live
+			case !wanted(i):
+				at.phase = succeeded
 			case runsToEnd(d.spec):
 				at.phase, at.until = l.untilSuccess(ended(at.task), d.spec, now)
 			default:

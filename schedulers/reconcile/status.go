@@ -29,6 +29,7 @@ func (l Limits) Status(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *
 		State: decision.State, Groups: decision.Counts,
 		Scheduler: d.spec.GetScheduler(), Precedence: d.spec.GetPrecedence(), Version: record.GetVersion(),
 		Submitted: record.GetSubmitTime(), Revision: int64(s.Revision()), RequestId: record.GetRequestId(),
+		Run: RunOf(j), RunsWaiting: int32(len(j.WaitingRuns())),
 	}
 	until := now
 	if done := record.GetDone(); done.GetTime() != nil {

@@ -22,6 +22,8 @@ var ErrNothingGood = errors.New("no older version is known of which all tasks we
 func Next(row *cellstate.Job, spec *ohmv1.JobSpec, now time.Time) (*ohmv1.Job, *ohmv1.Rollout) {
 	next := &ohmv1.Job{
 		Spec: spec, Version: row.Record.GetVersion() + 1, SubmitTime: timestamppb.New(now), GroupVersions: groupVersions(row, spec),
+		Run: RunOf(row), RunVersion: row.Record.GetRunVersion(), Again: row.Record.GetAgain(),
+		Succeeded: row.Record.GetSucceeded(), StoppedThrough: row.Record.GetStoppedThrough(),
 	}
 	if spec.GetKind() != kindService {
 		return next, nil

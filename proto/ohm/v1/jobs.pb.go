@@ -323,9 +323,13 @@ type SubmitRequest struct {
 	// same id with other content is refused. It is known for as long as the job's newest
 	// version is the one that it was answered with: a repeat that comes after somebody has
 	// submitted the job anew is a submission like any other.
-	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Apply         bool   `protobuf:"varint,107,opt,name=apply,proto3" json:"apply,omitempty"` // a job that has ended by itself with the same content stays as it is
-	Token         string `protobuf:"bytes,108,opt,name=token,proto3" json:"token,omitempty"`  // of a plan: what is not as it was planned is refused
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Apply     bool   `protobuf:"varint,107,opt,name=apply,proto3" json:"apply,omitempty"` // a job that has ended by itself with the same content stays as it is
+	Token     string `protobuf:"bytes,108,opt,name=token,proto3" json:"token,omitempty"`  // of a plan: what is not as it was planned is refused
+	// new_run: each job that runs to its end is run once more, whatever has been submitted
+	// before; while another run of it goes on it waits for that. Without, a live job takes in
+	// what has changed.
+	NewRun        bool `protobuf:"varint,130,opt,name=new_run,json=newRun,proto3" json:"new_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +392,13 @@ func (x *SubmitRequest) GetToken() string {
 	return ""
 }
 
+func (x *SubmitRequest) GetNewRun() bool {
+	if x != nil {
+		return x.NewRun
+	}
+	return false
+}
+
 type SubmitResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Submitted           `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -448,6 +459,8 @@ type Submitted struct {
 	Unchanged     bool                   `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // the same request or the same content was there already
 	Notices       []string               `protobuf:"bytes,5,rep,name=notices,proto3" json:"notices,omitempty"`      // for people: why it may wait for long
 	Scaled        []*Scaled              `protobuf:"bytes,106,rep,name=scaled,proto3" json:"scaled,omitempty"`      // groups of which the count is not the one submitted, since somebody has set it
+	Run           int64                  `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`
+	Waits         bool                   `protobuf:"varint,131,opt,name=waits,proto3" json:"waits,omitempty"` // for the run before; it has no version yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,17 +537,360 @@ func (x *Submitted) GetScaled() []*Scaled {
 	return nil
 }
 
+func (x *Submitted) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *Submitted) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+type AgainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Run           int64                  `protobuf:"varint,3,opt,name=run,proto3" json:"run,omitempty"`                                 // 0: the newest
+	OnlyFailed    bool                   `protobuf:"varint,4,opt,name=only_failed,json=onlyFailed,proto3" json:"only_failed,omitempty"` // only those of its tasks that have not succeeded
+	RequestId     string                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgainRequest) Reset() {
+	*x = AgainRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgainRequest) ProtoMessage() {}
+
+func (x *AgainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgainRequest.ProtoReflect.Descriptor instead.
+func (*AgainRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AgainRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AgainRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *AgainRequest) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *AgainRequest) GetOnlyFailed() bool {
+	if x != nil {
+		return x.OnlyFailed
+	}
+	return false
+}
+
+func (x *AgainRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type HistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Run           int64                  `protobuf:"varint,3,opt,name=run,proto3" json:"run,omitempty"` // with its attempts; 0: all runs, without
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *HistoryRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+type HistoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*RunView             `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryResponse) Reset() {
+	*x = HistoryResponse{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryResponse) ProtoMessage() {}
+
+func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
+func (*HistoryResponse) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *HistoryResponse) GetRuns() []*RunView {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+type RunView struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Namespace       string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Job             string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Run             int64                  `protobuf:"varint,3,opt,name=run,proto3" json:"run,omitempty"`
+	State           string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Groups          []*GroupCounts         `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	Version         int64                  `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"` // the newest that it had
+	Submitted       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=submitted,proto3" json:"submitted,omitempty"`
+	Ended           *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ended,proto3" json:"ended,omitempty"`
+	Elapsed         *durationpb.Duration   `protobuf:"bytes,9,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	Message         string                 `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"` // why it ended so, or waits
+	RequestId       string                 `protobuf:"bytes,11,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Again           int64                  `protobuf:"varint,12,opt,name=again,proto3" json:"again,omitempty"` // the run that it does once more
+	Attempts        []*Attempt             `protobuf:"bytes,13,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	AttemptsLeftOut int32                  `protobuf:"varint,14,opt,name=attempts_left_out,json=attemptsLeftOut,proto3" json:"attempts_left_out,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RunView) Reset() {
+	*x = RunView{}
+	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunView) ProtoMessage() {}
+
+func (x *RunView) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunView.ProtoReflect.Descriptor instead.
+func (*RunView) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RunView) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RunView) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *RunView) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *RunView) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RunView) GetGroups() []*GroupCounts {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *RunView) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RunView) GetSubmitted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Submitted
+	}
+	return nil
+}
+
+func (x *RunView) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *RunView) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
+func (x *RunView) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *RunView) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RunView) GetAgain() int64 {
+	if x != nil {
+		return x.Again
+	}
+	return 0
+}
+
+func (x *RunView) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *RunView) GetAttemptsLeftOut() int32 {
+	if x != nil {
+		return x.AttemptsLeftOut
+	}
+	return 0
+}
+
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Run           int64                  `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"` // 0: the one that its record is of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +902,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[7]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +915,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{7}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetJobRequest) GetNamespace() string {
@@ -576,6 +932,13 @@ func (x *GetJobRequest) GetJob() string {
 	return ""
 }
 
+func (x *GetJobRequest) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
 type GetJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -587,7 +950,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +962,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[8]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +975,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{8}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -645,7 +1008,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +1020,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[9]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +1033,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{9}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListJobsRequest) GetNamespace() string {
@@ -689,7 +1052,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +1064,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[10]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +1077,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{10}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobsResponse) GetJobs() []*JobStatus {
@@ -747,13 +1110,15 @@ type JobStatus struct {
 	PlacedAfter    *durationpb.Duration `protobuf:"bytes,120,opt,name=placed_after,json=placedAfter,proto3" json:"placed_after,omitempty"`
 	RolloutMessage string               `protobuf:"bytes,122,opt,name=rollout_message,json=rolloutMessage,proto3" json:"rollout_message,omitempty"` // why it has failed, or went back, for people
 	Failed         []*TaskEnd           `protobuf:"bytes,121,rep,name=failed,proto3" json:"failed,omitempty"`                                       // of a job that has failed: the first few of the tasks that have
+	Run            int64                `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`                                            // among those of the job's name
+	RunsWaiting    int32                `protobuf:"varint,131,opt,name=runs_waiting,json=runsWaiting,proto3" json:"runs_waiting,omitempty"`         // for this one to end
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *JobStatus) Reset() {
 	*x = JobStatus{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +1130,7 @@ func (x *JobStatus) String() string {
 func (*JobStatus) ProtoMessage() {}
 
 func (x *JobStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[11]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +1143,7 @@ func (x *JobStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobStatus.ProtoReflect.Descriptor instead.
 func (*JobStatus) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobStatus) GetNamespace() string {
@@ -907,6 +1272,20 @@ func (x *JobStatus) GetFailed() []*TaskEnd {
 	return nil
 }
 
+func (x *JobStatus) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *JobStatus) GetRunsWaiting() int32 {
+	if x != nil {
+		return x.RunsWaiting
+	}
+	return 0
+}
+
 // TaskEnd is how the last attempt of a task ended.
 type TaskEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -921,7 +1300,7 @@ type TaskEnd struct {
 
 func (x *TaskEnd) Reset() {
 	*x = TaskEnd{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1312,7 @@ func (x *TaskEnd) String() string {
 func (*TaskEnd) ProtoMessage() {}
 
 func (x *TaskEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[12]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1325,7 @@ func (x *TaskEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEnd.ProtoReflect.Descriptor instead.
 func (*TaskEnd) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskEnd) GetTask() string {
@@ -995,7 +1374,7 @@ type RollRequest struct {
 
 func (x *RollRequest) Reset() {
 	*x = RollRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1386,7 @@ func (x *RollRequest) String() string {
 func (*RollRequest) ProtoMessage() {}
 
 func (x *RollRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[13]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1399,7 @@ func (x *RollRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollRequest.ProtoReflect.Descriptor instead.
 func (*RollRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RollRequest) GetNamespace() string {
@@ -1056,7 +1435,7 @@ type EndpointsRequest struct {
 
 func (x *EndpointsRequest) Reset() {
 	*x = EndpointsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1447,7 @@ func (x *EndpointsRequest) String() string {
 func (*EndpointsRequest) ProtoMessage() {}
 
 func (x *EndpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[14]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1460,7 @@ func (x *EndpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointsRequest.ProtoReflect.Descriptor instead.
 func (*EndpointsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EndpointsRequest) GetNamespace() string {
@@ -1122,7 +1501,7 @@ type EndpointsResponse struct {
 
 func (x *EndpointsResponse) Reset() {
 	*x = EndpointsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1513,7 @@ func (x *EndpointsResponse) String() string {
 func (*EndpointsResponse) ProtoMessage() {}
 
 func (x *EndpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[15]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1526,7 @@ func (x *EndpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointsResponse.ProtoReflect.Descriptor instead.
 func (*EndpointsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EndpointsResponse) GetEndpoints() []*Endpoint {
@@ -1182,7 +1561,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1573,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[16]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1586,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Endpoint) GetNamespace() string {
@@ -1278,7 +1657,7 @@ type ScaleRequest struct {
 
 func (x *ScaleRequest) Reset() {
 	*x = ScaleRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1669,7 @@ func (x *ScaleRequest) String() string {
 func (*ScaleRequest) ProtoMessage() {}
 
 func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[17]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1682,7 @@ func (x *ScaleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleRequest.ProtoReflect.Descriptor instead.
 func (*ScaleRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScaleRequest) GetNamespace() string {
@@ -1351,7 +1730,7 @@ type ScaleResponse struct {
 
 func (x *ScaleResponse) Reset() {
 	*x = ScaleResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1742,7 @@ func (x *ScaleResponse) String() string {
 func (*ScaleResponse) ProtoMessage() {}
 
 func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[18]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1755,7 @@ func (x *ScaleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleResponse.ProtoReflect.Descriptor instead.
 func (*ScaleResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ScaleResponse) GetNamespace() string {
@@ -1453,7 +1832,7 @@ type StopJobsRequest struct {
 
 func (x *StopJobsRequest) Reset() {
 	*x = StopJobsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1844,7 @@ func (x *StopJobsRequest) String() string {
 func (*StopJobsRequest) ProtoMessage() {}
 
 func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[19]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1857,7 @@ func (x *StopJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsRequest.ProtoReflect.Descriptor instead.
 func (*StopJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopJobsRequest) GetNamespace() string {
@@ -1511,7 +1890,7 @@ type StopJobsResponse struct {
 
 func (x *StopJobsResponse) Reset() {
 	*x = StopJobsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1902,7 @@ func (x *StopJobsResponse) String() string {
 func (*StopJobsResponse) ProtoMessage() {}
 
 func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[20]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1915,7 @@ func (x *StopJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobsResponse.ProtoReflect.Descriptor instead.
 func (*StopJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StopJobsResponse) GetJobs() []*JobStatus {
@@ -1558,7 +1937,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1949,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[21]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1962,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListTasksRequest) GetNamespace() string {
@@ -1623,7 +2002,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +2014,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[22]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +2027,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListTasksResponse) GetTasks() []*TaskView {
@@ -1688,7 +2067,7 @@ type TaskView struct {
 
 func (x *TaskView) Reset() {
 	*x = TaskView{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +2079,7 @@ func (x *TaskView) String() string {
 func (*TaskView) ProtoMessage() {}
 
 func (x *TaskView) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[23]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +2092,7 @@ func (x *TaskView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskView.ProtoReflect.Descriptor instead.
 func (*TaskView) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskView) GetNamespace() string {
@@ -1882,7 +2261,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2273,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[24]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2286,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LogsRequest) GetNamespace() string {
@@ -2000,7 +2379,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2391,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[25]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2404,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LogPosition) GetVersion() int64 {
@@ -2075,7 +2454,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2466,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[26]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2479,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LogChunk) GetId() string {
@@ -2190,7 +2569,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2581,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[27]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2594,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TerminalSize) GetColumns() uint32 {
@@ -2250,7 +2629,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2641,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[28]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2654,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExecStart) GetNamespace() string {
@@ -2361,7 +2740,7 @@ type ExecInput struct {
 
 func (x *ExecInput) Reset() {
 	*x = ExecInput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2752,7 @@ func (x *ExecInput) String() string {
 func (*ExecInput) ProtoMessage() {}
 
 func (x *ExecInput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[29]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2765,7 @@ func (x *ExecInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
 func (*ExecInput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecInput) GetStart() *ExecStart {
@@ -2430,7 +2809,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2821,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[30]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2834,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExecOutput) GetId() string {
@@ -2497,7 +2876,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2888,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[31]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2901,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExecEnd) GetCode() int32 {
@@ -2556,7 +2935,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2947,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[32]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2960,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListExecsRequest) GetNamespace() string {
@@ -2607,7 +2986,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2998,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[33]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +3011,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecRecord {
@@ -2655,7 +3034,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +3046,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[34]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +3059,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StatsRequest) GetNamespace() string {
@@ -2727,7 +3106,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +3118,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[35]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +3131,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StatsResponse) GetTasks() []*TaskStats {
@@ -2777,7 +3156,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[36]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +3168,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[36]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +3181,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TaskStats) GetNamespace() string {
@@ -2874,7 +3253,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[37]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +3265,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[37]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +3278,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Usage) GetTime() *timestamppb.Timestamp {
@@ -2991,7 +3370,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_ohm_v1_jobs_proto_msgTypes[38]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3382,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_jobs_proto_msgTypes[38]
+	mi := &file_ohm_v1_jobs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3395,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_jobs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Series) GetLast() int64 {
@@ -3075,26 +3454,61 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\ffewest_tasks\x18\x02 \x01(\x05R\vfewestTasks\x12,\n" +
 	"\x12stranded_gpu_milli\x18\x03 \x01(\x03R\x10strandedGpuMilli\x12\x1f\n" +
 	"\vempty_nodes\x18\x04 \x01(\x05R\n" +
-	"emptyNodes\"\x7f\n" +
+	"emptyNodes\"\x99\x01\n" +
 	"\rSubmitRequest\x12#\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0f.ohm.v1.JobSpecR\x04jobs\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x14\n" +
 	"\x05apply\x18k \x01(\bR\x05apply\x12\x14\n" +
-	"\x05token\x18l \x01(\tR\x05token\"S\n" +
+	"\x05token\x18l \x01(\tR\x05token\x12\x18\n" +
+	"\anew_run\x18\x82\x01 \x01(\bR\x06newRun\"S\n" +
 	"\x0eSubmitResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.SubmittedR\x04jobs\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xb5\x01\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xdf\x01\n" +
 	"\tSubmitted\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x04 \x01(\bR\tunchanged\x12\x18\n" +
 	"\anotices\x18\x05 \x03(\tR\anotices\x12&\n" +
-	"\x06scaled\x18j \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\"?\n" +
+	"\x06scaled\x18j \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\x12\x11\n" +
+	"\x03run\x18\x82\x01 \x01(\x03R\x03run\x12\x15\n" +
+	"\x05waits\x18\x83\x01 \x01(\bR\x05waits\"\x90\x01\n" +
+	"\fAgainRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\x03R\x03run\x12\x1f\n" +
+	"\vonly_failed\x18\x04 \x01(\bR\n" +
+	"onlyFailed\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\"R\n" +
+	"\x0eHistoryRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\x03R\x03run\"6\n" +
+	"\x0fHistoryResponse\x12#\n" +
+	"\x04runs\x18\x01 \x03(\v2\x0f.ohm.v1.RunViewR\x04runs\"\xf1\x03\n" +
+	"\aRunView\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\x03R\x03run\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12+\n" +
+	"\x06groups\x18\x05 \x03(\v2\x13.ohm.v1.GroupCountsR\x06groups\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\x03R\aversion\x128\n" +
+	"\tsubmitted\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x120\n" +
+	"\x05ended\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x123\n" +
+	"\aelapsed\x18\t \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x18\n" +
+	"\amessage\x18\n" +
+	" \x01(\tR\amessage\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\v \x01(\tR\trequestId\x12\x14\n" +
+	"\x05again\x18\f \x01(\x03R\x05again\x12+\n" +
+	"\battempts\x18\r \x03(\v2\x0f.ohm.v1.AttemptR\battempts\x12*\n" +
+	"\x11attempts_left_out\x18\x0e \x01(\x05R\x0fattemptsLeftOut\"R\n" +
 	"\rGetJobRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\tR\x03job\"v\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x11\n" +
+	"\x03run\x18\x82\x01 \x01(\x03R\x03run\"v\n" +
 	"\x0eGetJobResponse\x12\x1d\n" +
 	"\x03job\x18\x01 \x01(\v2\v.ohm.v1.JobR\x03job\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12)\n" +
@@ -3102,7 +3516,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"9\n" +
 	"\x10ListJobsResponse\x12%\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\x8a\x05\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\xc1\x05\n" +
 	"\tJobStatus\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -3125,7 +3539,9 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\arollout\x18n \x01(\tR\arollout\x12<\n" +
 	"\fplaced_after\x18x \x01(\v2\x19.google.protobuf.DurationR\vplacedAfter\x12'\n" +
 	"\x0frollout_message\x18z \x01(\tR\x0erolloutMessage\x12'\n" +
-	"\x06failed\x18y \x03(\v2\x0f.ohm.v1.TaskEndR\x06failed\"\x82\x01\n" +
+	"\x06failed\x18y \x03(\v2\x0f.ohm.v1.TaskEndR\x06failed\x12\x11\n" +
+	"\x03run\x18\x82\x01 \x01(\x03R\x03run\x12\"\n" +
+	"\fruns_waiting\x18\x83\x01 \x01(\x05R\vrunsWaiting\"\x82\x01\n" +
 	"\aTaskEnd\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -3306,7 +3722,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x04last\x18\x01 \x01(\x03R\x04last\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03avg\x18\x03 \x01(\x03R\x03avg\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\x03R\x03max2\xf1\x06\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max2\xe4\a\n" +
 	"\x04Jobs\x127\n" +
 	"\x06Submit\x12\x15.ohm.v1.SubmitRequest\x1a\x16.ohm.v1.SubmitResponse\x124\n" +
 	"\x03Get\x12\x15.ohm.v1.GetJobRequest\x1a\x16.ohm.v1.GetJobResponse\x129\n" +
@@ -3320,7 +3736,9 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x05Stats\x12\x14.ohm.v1.StatsRequest\x1a\x15.ohm.v1.StatsResponse\x12.\n" +
 	"\x04Roll\x12\x13.ohm.v1.RollRequest\x1a\x11.ohm.v1.JobStatus\x12@\n" +
 	"\tEndpoints\x12\x18.ohm.v1.EndpointsRequest\x1a\x19.ohm.v1.EndpointsResponse\x12G\n" +
-	"\x0eWatchEndpoints\x12\x18.ohm.v1.EndpointsRequest\x1a\x19.ohm.v1.EndpointsResponse0\x01\x124\n" +
+	"\x0eWatchEndpoints\x12\x18.ohm.v1.EndpointsRequest\x1a\x19.ohm.v1.EndpointsResponse0\x01\x125\n" +
+	"\x05Again\x12\x14.ohm.v1.AgainRequest\x1a\x16.ohm.v1.SubmitResponse\x12:\n" +
+	"\aHistory\x12\x16.ohm.v1.HistoryRequest\x1a\x17.ohm.v1.HistoryResponse\x124\n" +
 	"\x05Scale\x12\x14.ohm.v1.ScaleRequest\x1a\x15.ohm.v1.ScaleResponse\x12@\n" +
 	"\tRebalance\x12\x18.ohm.v1.RebalanceRequest\x1a\x19.ohm.v1.RebalanceResponseB+Z)github.com/ohmcell/ohm/proto/ohm/v1;ohmv1b\x06proto3"
 
@@ -3336,7 +3754,7 @@ func file_ohm_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ohm_v1_jobs_proto_rawDescData
 }
 
-var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_ohm_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*RebalanceRequest)(nil),      // 0: ohm.v1.RebalanceRequest
 	(*RebalanceResponse)(nil),     // 1: ohm.v1.RebalanceResponse
@@ -3345,121 +3763,136 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*SubmitRequest)(nil),         // 4: ohm.v1.SubmitRequest
 	(*SubmitResponse)(nil),        // 5: ohm.v1.SubmitResponse
 	(*Submitted)(nil),             // 6: ohm.v1.Submitted
-	(*GetJobRequest)(nil),         // 7: ohm.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 8: ohm.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 9: ohm.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 10: ohm.v1.ListJobsResponse
-	(*JobStatus)(nil),             // 11: ohm.v1.JobStatus
-	(*TaskEnd)(nil),               // 12: ohm.v1.TaskEnd
-	(*RollRequest)(nil),           // 13: ohm.v1.RollRequest
-	(*EndpointsRequest)(nil),      // 14: ohm.v1.EndpointsRequest
-	(*EndpointsResponse)(nil),     // 15: ohm.v1.EndpointsResponse
-	(*Endpoint)(nil),              // 16: ohm.v1.Endpoint
-	(*ScaleRequest)(nil),          // 17: ohm.v1.ScaleRequest
-	(*ScaleResponse)(nil),         // 18: ohm.v1.ScaleResponse
-	(*StopJobsRequest)(nil),       // 19: ohm.v1.StopJobsRequest
-	(*StopJobsResponse)(nil),      // 20: ohm.v1.StopJobsResponse
-	(*ListTasksRequest)(nil),      // 21: ohm.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 22: ohm.v1.ListTasksResponse
-	(*TaskView)(nil),              // 23: ohm.v1.TaskView
-	(*LogsRequest)(nil),           // 24: ohm.v1.LogsRequest
-	(*LogPosition)(nil),           // 25: ohm.v1.LogPosition
-	(*LogChunk)(nil),              // 26: ohm.v1.LogChunk
-	(*TerminalSize)(nil),          // 27: ohm.v1.TerminalSize
-	(*ExecStart)(nil),             // 28: ohm.v1.ExecStart
-	(*ExecInput)(nil),             // 29: ohm.v1.ExecInput
-	(*ExecOutput)(nil),            // 30: ohm.v1.ExecOutput
-	(*ExecEnd)(nil),               // 31: ohm.v1.ExecEnd
-	(*ListExecsRequest)(nil),      // 32: ohm.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 33: ohm.v1.ListExecsResponse
-	(*StatsRequest)(nil),          // 34: ohm.v1.StatsRequest
-	(*StatsResponse)(nil),         // 35: ohm.v1.StatsResponse
-	(*TaskStats)(nil),             // 36: ohm.v1.TaskStats
-	(*Usage)(nil),                 // 37: ohm.v1.Usage
-	(*Series)(nil),                // 38: ohm.v1.Series
-	(*JobSpec)(nil),               // 39: ohm.v1.JobSpec
-	(*Scaled)(nil),                // 40: ohm.v1.Scaled
-	(*Job)(nil),                   // 41: ohm.v1.Job
-	(*GroupCounts)(nil),           // 42: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
-	(*DeviceShare)(nil),           // 45: ohm.v1.DeviceShare
-	(*Port)(nil),                  // 46: ohm.v1.Port
-	(*ExecRecord)(nil),            // 47: ohm.v1.ExecRecord
+	(*AgainRequest)(nil),          // 7: ohm.v1.AgainRequest
+	(*HistoryRequest)(nil),        // 8: ohm.v1.HistoryRequest
+	(*HistoryResponse)(nil),       // 9: ohm.v1.HistoryResponse
+	(*RunView)(nil),               // 10: ohm.v1.RunView
+	(*GetJobRequest)(nil),         // 11: ohm.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 12: ohm.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 13: ohm.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 14: ohm.v1.ListJobsResponse
+	(*JobStatus)(nil),             // 15: ohm.v1.JobStatus
+	(*TaskEnd)(nil),               // 16: ohm.v1.TaskEnd
+	(*RollRequest)(nil),           // 17: ohm.v1.RollRequest
+	(*EndpointsRequest)(nil),      // 18: ohm.v1.EndpointsRequest
+	(*EndpointsResponse)(nil),     // 19: ohm.v1.EndpointsResponse
+	(*Endpoint)(nil),              // 20: ohm.v1.Endpoint
+	(*ScaleRequest)(nil),          // 21: ohm.v1.ScaleRequest
+	(*ScaleResponse)(nil),         // 22: ohm.v1.ScaleResponse
+	(*StopJobsRequest)(nil),       // 23: ohm.v1.StopJobsRequest
+	(*StopJobsResponse)(nil),      // 24: ohm.v1.StopJobsResponse
+	(*ListTasksRequest)(nil),      // 25: ohm.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 26: ohm.v1.ListTasksResponse
+	(*TaskView)(nil),              // 27: ohm.v1.TaskView
+	(*LogsRequest)(nil),           // 28: ohm.v1.LogsRequest
+	(*LogPosition)(nil),           // 29: ohm.v1.LogPosition
+	(*LogChunk)(nil),              // 30: ohm.v1.LogChunk
+	(*TerminalSize)(nil),          // 31: ohm.v1.TerminalSize
+	(*ExecStart)(nil),             // 32: ohm.v1.ExecStart
+	(*ExecInput)(nil),             // 33: ohm.v1.ExecInput
+	(*ExecOutput)(nil),            // 34: ohm.v1.ExecOutput
+	(*ExecEnd)(nil),               // 35: ohm.v1.ExecEnd
+	(*ListExecsRequest)(nil),      // 36: ohm.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 37: ohm.v1.ListExecsResponse
+	(*StatsRequest)(nil),          // 38: ohm.v1.StatsRequest
+	(*StatsResponse)(nil),         // 39: ohm.v1.StatsResponse
+	(*TaskStats)(nil),             // 40: ohm.v1.TaskStats
+	(*Usage)(nil),                 // 41: ohm.v1.Usage
+	(*Series)(nil),                // 42: ohm.v1.Series
+	(*JobSpec)(nil),               // 43: ohm.v1.JobSpec
+	(*Scaled)(nil),                // 44: ohm.v1.Scaled
+	(*GroupCounts)(nil),           // 45: ohm.v1.GroupCounts
+	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*Attempt)(nil),               // 48: ohm.v1.Attempt
+	(*Job)(nil),                   // 49: ohm.v1.Job
+	(*DeviceShare)(nil),           // 50: ohm.v1.DeviceShare
+	(*Port)(nil),                  // 51: ohm.v1.Port
+	(*ExecRecord)(nil),            // 52: ohm.v1.ExecRecord
 }
 var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	2,  // 0: ohm.v1.RebalanceResponse.moved:type_name -> ohm.v1.MoveStep
 	3,  // 1: ohm.v1.RebalanceResponse.now:type_name -> ohm.v1.MovesGain
-	39, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
+	43, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	6,  // 3: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
-	40, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
-	41, // 5: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
-	11, // 6: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
-	11, // 7: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	42, // 8: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	43, // 9: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	43, // 10: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	44, // 11: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
-	44, // 12: ohm.v1.JobStatus.placed_after:type_name -> google.protobuf.Duration
-	12, // 13: ohm.v1.JobStatus.failed:type_name -> ohm.v1.TaskEnd
-	16, // 14: ohm.v1.EndpointsResponse.endpoints:type_name -> ohm.v1.Endpoint
-	11, // 15: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	23, // 16: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	43, // 17: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	45, // 18: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	37, // 19: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	46, // 20: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	43, // 21: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	25, // 22: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	43, // 23: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	27, // 24: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	28, // 25: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	27, // 26: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	31, // 27: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	47, // 28: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	36, // 29: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	37, // 30: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	43, // 31: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	44, // 32: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	44, // 33: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	38, // 34: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	38, // 35: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	44, // 36: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	4,  // 37: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	7,  // 38: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	9,  // 39: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	7,  // 40: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	19, // 41: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	21, // 42: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	24, // 43: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	29, // 44: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	32, // 45: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	34, // 46: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	13, // 47: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
-	14, // 48: ohm.v1.Jobs.Endpoints:input_type -> ohm.v1.EndpointsRequest
-	14, // 49: ohm.v1.Jobs.WatchEndpoints:input_type -> ohm.v1.EndpointsRequest
-	17, // 50: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
-	0,  // 51: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
-	5,  // 52: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	8,  // 53: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	10, // 54: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	11, // 55: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	20, // 56: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	22, // 57: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	26, // 58: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	30, // 59: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	33, // 60: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	35, // 61: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	11, // 62: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
-	15, // 63: ohm.v1.Jobs.Endpoints:output_type -> ohm.v1.EndpointsResponse
-	15, // 64: ohm.v1.Jobs.WatchEndpoints:output_type -> ohm.v1.EndpointsResponse
-	18, // 65: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
-	1,  // 66: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
-	52, // [52:67] is the sub-list for method output_type
-	37, // [37:52] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	44, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
+	10, // 5: ohm.v1.HistoryResponse.runs:type_name -> ohm.v1.RunView
+	45, // 6: ohm.v1.RunView.groups:type_name -> ohm.v1.GroupCounts
+	46, // 7: ohm.v1.RunView.submitted:type_name -> google.protobuf.Timestamp
+	46, // 8: ohm.v1.RunView.ended:type_name -> google.protobuf.Timestamp
+	47, // 9: ohm.v1.RunView.elapsed:type_name -> google.protobuf.Duration
+	48, // 10: ohm.v1.RunView.attempts:type_name -> ohm.v1.Attempt
+	49, // 11: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	15, // 12: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
+	15, // 13: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	45, // 14: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	46, // 15: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	46, // 16: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	47, // 17: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	47, // 18: ohm.v1.JobStatus.placed_after:type_name -> google.protobuf.Duration
+	16, // 19: ohm.v1.JobStatus.failed:type_name -> ohm.v1.TaskEnd
+	20, // 20: ohm.v1.EndpointsResponse.endpoints:type_name -> ohm.v1.Endpoint
+	15, // 21: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	27, // 22: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
+	46, // 23: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	50, // 24: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	41, // 25: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	51, // 26: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	46, // 27: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 28: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	46, // 29: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	31, // 30: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	32, // 31: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	31, // 32: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	35, // 33: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	52, // 34: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	40, // 35: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	41, // 36: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	46, // 37: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	47, // 38: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	47, // 39: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	42, // 40: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	42, // 41: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	47, // 42: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	4,  // 43: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	11, // 44: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	13, // 45: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	11, // 46: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	23, // 47: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	25, // 48: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	28, // 49: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	33, // 50: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	36, // 51: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	38, // 52: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	17, // 53: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
+	18, // 54: ohm.v1.Jobs.Endpoints:input_type -> ohm.v1.EndpointsRequest
+	18, // 55: ohm.v1.Jobs.WatchEndpoints:input_type -> ohm.v1.EndpointsRequest
+	7,  // 56: ohm.v1.Jobs.Again:input_type -> ohm.v1.AgainRequest
+	8,  // 57: ohm.v1.Jobs.History:input_type -> ohm.v1.HistoryRequest
+	21, // 58: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
+	0,  // 59: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
+	5,  // 60: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	12, // 61: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	14, // 62: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	15, // 63: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	24, // 64: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	26, // 65: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	30, // 66: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	34, // 67: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	37, // 68: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	39, // 69: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	15, // 70: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
+	19, // 71: ohm.v1.Jobs.Endpoints:output_type -> ohm.v1.EndpointsResponse
+	19, // 72: ohm.v1.Jobs.WatchEndpoints:output_type -> ohm.v1.EndpointsResponse
+	5,  // 73: ohm.v1.Jobs.Again:output_type -> ohm.v1.SubmitResponse
+	9,  // 74: ohm.v1.Jobs.History:output_type -> ohm.v1.HistoryResponse
+	22, // 75: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
+	1,  // 76: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
+	60, // [60:77] is the sub-list for method output_type
+	43, // [43:60] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }
@@ -3468,14 +3901,14 @@ func file_ohm_v1_jobs_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_init()
-	file_ohm_v1_jobs_proto_msgTypes[24].OneofWrappers = []any{}
+	file_ohm_v1_jobs_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_jobs_proto_rawDesc), len(file_ohm_v1_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,8 @@ const (
 	Jobs_Roll_FullMethodName           = "/ohm.v1.Jobs/Roll"
 	Jobs_Endpoints_FullMethodName      = "/ohm.v1.Jobs/Endpoints"
 	Jobs_WatchEndpoints_FullMethodName = "/ohm.v1.Jobs/WatchEndpoints"
+	Jobs_Again_FullMethodName          = "/ohm.v1.Jobs/Again"
+	Jobs_History_FullMethodName        = "/ohm.v1.Jobs/History"
 	Jobs_Scale_FullMethodName          = "/ohm.v1.Jobs/Scale"
 	Jobs_Rebalance_FullMethodName      = "/ohm.v1.Jobs/Rebalance"
 )
@@ -66,6 +68,10 @@ type JobsClient interface {
 	Endpoints(ctx context.Context, in *EndpointsRequest, opts ...grpc.CallOption) (*EndpointsResponse, error)
 	// WatchEndpoints sends them now and at each change, until the job is over.
 	WatchEndpoints(ctx context.Context, in *EndpointsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EndpointsResponse], error)
+	// Again begins another run of what a job has run before.
+	Again(ctx context.Context, in *AgainRequest, opts ...grpc.CallOption) (*SubmitResponse, error)
+	// History tells the runs of a job, the newest first.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error)
 	// Scale sets the count of one group of a live service.
 	Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error)
 	// Rebalance makes one step to spread a service again: it gives up one task that would be better
@@ -242,6 +248,26 @@ func (c *jobsClient) WatchEndpoints(ctx context.Context, in *EndpointsRequest, o
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_WatchEndpointsClient = grpc.ServerStreamingClient[EndpointsResponse]
 
+func (c *jobsClient) Again(ctx context.Context, in *AgainRequest, opts ...grpc.CallOption) (*SubmitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SubmitResponse)
+	err := c.cc.Invoke(ctx, Jobs_Again_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryResponse)
+	err := c.cc.Invoke(ctx, Jobs_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) Scale(ctx context.Context, in *ScaleRequest, opts ...grpc.CallOption) (*ScaleResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ScaleResponse)
@@ -290,6 +316,10 @@ type JobsServer interface {
 	Endpoints(context.Context, *EndpointsRequest) (*EndpointsResponse, error)
 	// WatchEndpoints sends them now and at each change, until the job is over.
 	WatchEndpoints(*EndpointsRequest, grpc.ServerStreamingServer[EndpointsResponse]) error
+	// Again begins another run of what a job has run before.
+	Again(context.Context, *AgainRequest) (*SubmitResponse, error)
+	// History tells the runs of a job, the newest first.
+	History(context.Context, *HistoryRequest) (*HistoryResponse, error)
 	// Scale sets the count of one group of a live service.
 	Scale(context.Context, *ScaleRequest) (*ScaleResponse, error)
 	// Rebalance makes one step to spread a service again: it gives up one task that would be better
@@ -344,6 +374,12 @@ func (UnimplementedJobsServer) Endpoints(context.Context, *EndpointsRequest) (*E
 }
 func (UnimplementedJobsServer) WatchEndpoints(*EndpointsRequest, grpc.ServerStreamingServer[EndpointsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchEndpoints not implemented")
+}
+func (UnimplementedJobsServer) Again(context.Context, *AgainRequest) (*SubmitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Again not implemented")
+}
+func (UnimplementedJobsServer) History(context.Context, *HistoryRequest) (*HistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
 }
 func (UnimplementedJobsServer) Scale(context.Context, *ScaleRequest) (*ScaleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Scale not implemented")
@@ -574,6 +610,42 @@ func _Jobs_WatchEndpoints_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_WatchEndpointsServer = grpc.ServerStreamingServer[EndpointsResponse]
 
+func _Jobs_Again_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AgainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Again(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Again_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Again(ctx, req.(*AgainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_Scale_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ScaleRequest)
 	if err := dec(in); err != nil {
@@ -652,6 +724,14 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Endpoints",
 			Handler:    _Jobs_Endpoints_Handler,
+		},
+		{
+			MethodName: "Again",
+			Handler:    _Jobs_Again_Handler,
+		},
+		{
+			MethodName: "History",
+			Handler:    _Jobs_History_Handler,
 		},
 		{
 			MethodName: "Scale",

@@ -2292,8 +2292,15 @@ type Job struct {
 	// this version.
 	GroupVersions map[string]int64 `protobuf:"bytes,110,rep,name=group_versions,json=groupVersions,proto3" json:"group_versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Scaled        []*Scaled        `protobuf:"bytes,106,rep,name=scaled,proto3" json:"scaled,omitempty"` // the counts of the spec that somebody has set since it was submitted
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// run is the number of this life of the job among those of its name, from 1: from a
+	// submission to the end of what it began. 0: of a release that did not count.
+	Run            int64      `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`
+	RunVersion     int64      `protobuf:"varint,131,opt,name=run_version,json=runVersion,proto3" json:"run_version,omitempty"`             // the first version of the run
+	Again          int64      `protobuf:"varint,132,opt,name=again,proto3" json:"again,omitempty"`                                         // the run that this one does once more; 0: none
+	Succeeded      []*Indexes `protobuf:"bytes,133,rep,name=succeeded,proto3" json:"succeeded,omitempty"`                                  // slots that need not run, since they have succeeded in the run again
+	StoppedThrough int64      `protobuf:"varint,134,opt,name=stopped_through,json=stoppedThrough,proto3" json:"stopped_through,omitempty"` // the newest run that was asked for when the job was last stopped
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -2403,6 +2410,305 @@ func (x *Job) GetScaled() []*Scaled {
 	return nil
 }
 
+func (x *Job) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *Job) GetRunVersion() int64 {
+	if x != nil {
+		return x.RunVersion
+	}
+	return 0
+}
+
+func (x *Job) GetAgain() int64 {
+	if x != nil {
+		return x.Again
+	}
+	return 0
+}
+
+func (x *Job) GetSucceeded() []*Indexes {
+	if x != nil {
+		return x.Succeeded
+	}
+	return nil
+}
+
+func (x *Job) GetStoppedThrough() int64 {
+	if x != nil {
+		return x.StoppedThrough
+	}
+	return 0
+}
+
+// Indexes are some slots of a group.
+type Indexes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Ranges        []int32                `protobuf:"varint,2,rep,packed,name=ranges,proto3" json:"ranges,omitempty"` // the first and the last one of each range, in order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Indexes) Reset() {
+	*x = Indexes{}
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Indexes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Indexes) ProtoMessage() {}
+
+func (x *Indexes) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Indexes.ProtoReflect.Descriptor instead.
+func (*Indexes) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Indexes) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Indexes) GetRanges() []int32 {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+// Run is the record runs/<ns>/<job>/<run>: a run that waits for the one before it to end, or
+// one that is over and of which another record has taken the place, or none.
+type Run struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`                         // with an outcome: as it ended; without: it waits
+	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`                     // why it ended so, for people
+	Attempts      []*Attempt             `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`               // by slot; of each slot the first ones and the newest
+	LeftOut       int32                  `protobuf:"varint,4,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"` // other attempts
+	Succeeded     []*Indexes             `protobuf:"bytes,5,rep,name=succeeded,proto3" json:"succeeded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Run) Reset() {
+	*x = Run{}
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Run) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Run) ProtoMessage() {}
+
+func (x *Run) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Run.ProtoReflect.Descriptor instead.
+func (*Run) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Run) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *Run) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Run) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *Run) GetLeftOut() int32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
+func (x *Run) GetSucceeded() []*Indexes {
+	if x != nil {
+		return x.Succeeded
+	}
+	return nil
+}
+
+// Attempt is one try at running a slot's task, and what became of it.
+type Attempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // job/group/index
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Cause         string                 `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"` // for people: "exited 0", "OOMKilled"
+	ExitCode      int32                  `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal        int32                  `protobuf:"varint,8,opt,name=signal,proto3" json:"signal,omitempty"`
+	Message       string                 `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	Placed        *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=placed,proto3" json:"placed,omitempty"`
+	Started       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=started,proto3" json:"started,omitempty"`
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Attempt) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Attempt) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Attempt) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Attempt) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Attempt) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Attempt) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Attempt) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *Attempt) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *Attempt) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Attempt) GetPlaced() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Placed
+	}
+	return nil
+}
+
+func (x *Attempt) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *Attempt) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
 // Scaled is the count of one group as somebody has set it. It holds for as long as whoever
 // submits the job submits the count that it had then.
 type Scaled struct {
@@ -2416,7 +2722,7 @@ type Scaled struct {
 
 func (x *Scaled) Reset() {
 	*x = Scaled{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2734,7 @@ func (x *Scaled) String() string {
 func (*Scaled) ProtoMessage() {}
 
 func (x *Scaled) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2747,7 @@ func (x *Scaled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaled.ProtoReflect.Descriptor instead.
 func (*Scaled) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Scaled) GetGroup() string {
@@ -2484,7 +2790,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2802,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2815,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Rollout) GetVersion() int64 {
@@ -2587,7 +2893,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2905,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2918,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Outcome) GetState() string {
@@ -2656,7 +2962,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2974,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2987,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -2782,7 +3088,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2794,7 +3100,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2807,7 +3113,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -2857,7 +3163,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +3175,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +3188,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -2911,7 +3217,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3229,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3242,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -2996,7 +3302,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3314,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3327,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -3205,7 +3511,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3523,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3536,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -3279,7 +3585,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3597,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3610,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -3431,7 +3737,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3749,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3762,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -3505,7 +3811,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3823,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3836,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Node) GetName() string {
@@ -3651,7 +3957,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3969,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3982,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Intent) GetNode() string {
@@ -3742,7 +4048,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +4060,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +4073,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Alive) GetNode() string {
@@ -3818,7 +4124,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +4136,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4149,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Scheduler) GetName() string {
@@ -3888,7 +4194,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +4206,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +4219,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -3976,7 +4282,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4294,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4307,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Hold) GetNode() string {
@@ -4122,7 +4428,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4134,7 +4440,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4147,7 +4453,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Party) GetScheduler() string {
@@ -4203,7 +4509,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4521,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4534,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Conflict) GetId() string {
@@ -4360,7 +4666,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4678,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4385,7 +4691,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -4500,7 +4806,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4818,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4831,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Reason) GetReason() string {
@@ -4579,7 +4885,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +4897,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4604,7 +4910,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -4682,7 +4988,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4694,7 +5000,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4707,7 +5013,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -4785,7 +5091,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4797,7 +5103,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4810,7 +5116,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Meta) GetValue() string {
@@ -4846,7 +5152,7 @@ type Average struct {
 
 func (x *Average) Reset() {
 	*x = Average{}
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +5164,7 @@ func (x *Average) String() string {
 func (*Average) ProtoMessage() {}
 
 func (x *Average) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +5177,7 @@ func (x *Average) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Average.ProtoReflect.Descriptor instead.
 func (*Average) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Average) GetNamespace() string {
@@ -4902,7 +5208,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5220,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5233,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -4973,7 +5279,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4985,7 +5291,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4998,7 +5304,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Quota) GetKind() string {
@@ -5058,7 +5364,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5070,7 +5376,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5083,7 +5389,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Share) GetKind() string {
@@ -5351,7 +5657,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\n" +
 	"Disruption\x12'\n" +
 	"\x0fmax_unavailable\x18\x01 \x01(\x05R\x0emaxUnavailable\x126\n" +
-	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\x8b\x04\n" +
+	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\xb1\x05\n" +
 	"\x03Job\x12#\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -5365,10 +5671,39 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\tstop_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x12(\n" +
 	"\x10more_request_ids\x18\t \x03(\tR\x0emoreRequestIds\x12E\n" +
 	"\x0egroup_versions\x18n \x03(\v2\x1e.ohm.v1.Job.GroupVersionsEntryR\rgroupVersions\x12&\n" +
-	"\x06scaled\x18j \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\x1a@\n" +
+	"\x06scaled\x18j \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\x12\x11\n" +
+	"\x03run\x18\x82\x01 \x01(\x03R\x03run\x12 \n" +
+	"\vrun_version\x18\x83\x01 \x01(\x03R\n" +
+	"runVersion\x12\x15\n" +
+	"\x05again\x18\x84\x01 \x01(\x03R\x05again\x12.\n" +
+	"\tsucceeded\x18\x85\x01 \x03(\v2\x0f.ohm.v1.IndexesR\tsucceeded\x12(\n" +
+	"\x0fstopped_through\x18\x86\x01 \x01(\x03R\x0estoppedThrough\x1a@\n" +
 	"\x12GroupVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"S\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"7\n" +
+	"\aIndexes\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
+	"\x06ranges\x18\x02 \x03(\x05R\x06ranges\"\xb1\x01\n" +
+	"\x03Run\x12\x1d\n" +
+	"\x03job\x18\x01 \x01(\v2\v.ohm.v1.JobR\x03job\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12+\n" +
+	"\battempts\x18\x03 \x03(\v2\x0f.ohm.v1.AttemptR\battempts\x12\x19\n" +
+	"\bleft_out\x18\x04 \x01(\x05R\aleftOut\x12-\n" +
+	"\tsucceeded\x18\x05 \x03(\v2\x0f.ohm.v1.IndexesR\tsucceeded\"\xfc\x02\n" +
+	"\aAttempt\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x14\n" +
+	"\x05cause\x18\x06 \x01(\tR\x05cause\x12\x1b\n" +
+	"\texit_code\x18\a \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06signal\x18\b \x01(\x05R\x06signal\x12\x18\n" +
+	"\amessage\x18\t \x01(\tR\amessage\x122\n" +
+	"\x06placed\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x06placed\x124\n" +
+	"\astarted\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
+	"\x05ended\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\"S\n" +
 	"\x06Scaled\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1d\n" +
@@ -5691,7 +6026,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -5725,86 +6060,89 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
 	(*Disruption)(nil),            // 30: ohm.v1.Disruption
 	(*Job)(nil),                   // 31: ohm.v1.Job
-	(*Scaled)(nil),                // 32: ohm.v1.Scaled
-	(*Rollout)(nil),               // 33: ohm.v1.Rollout
-	(*Outcome)(nil),               // 34: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 35: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 36: ohm.v1.Slot
-	(*Fence)(nil),                 // 37: ohm.v1.Fence
-	(*Victim)(nil),                // 38: ohm.v1.Victim
-	(*Placement)(nil),             // 39: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 40: ohm.v1.ScopeFence
-	(*Status)(nil),                // 41: ohm.v1.Status
-	(*Ended)(nil),                 // 42: ohm.v1.Ended
-	(*Node)(nil),                  // 43: ohm.v1.Node
-	(*Intent)(nil),                // 44: ohm.v1.Intent
-	(*Alive)(nil),                 // 45: ohm.v1.Alive
-	(*Scheduler)(nil),             // 46: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 47: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 48: ohm.v1.Hold
-	(*Party)(nil),                 // 49: ohm.v1.Party
-	(*Conflict)(nil),              // 50: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 51: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 52: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 53: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 54: ohm.v1.Waiting
-	(*Meta)(nil),                  // 55: ohm.v1.Meta
-	(*Average)(nil),               // 56: ohm.v1.Average
-	(*Amounts)(nil),               // 57: ohm.v1.Amounts
-	(*Quota)(nil),                 // 58: ohm.v1.Quota
-	(*Share)(nil),                 // 59: ohm.v1.Share
-	nil,                           // 60: ohm.v1.Container.EnvEntry
-	nil,                           // 61: ohm.v1.Group.EnvEntry
-	nil,                           // 62: ohm.v1.Selector.LabelsEntry
-	nil,                           // 63: ohm.v1.Spread.SharesEntry
-	nil,                           // 64: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 65: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 66: ohm.v1.Node.AttributesEntry
-	nil,                           // 67: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 68: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
+	(*Indexes)(nil),               // 32: ohm.v1.Indexes
+	(*Run)(nil),                   // 33: ohm.v1.Run
+	(*Attempt)(nil),               // 34: ohm.v1.Attempt
+	(*Scaled)(nil),                // 35: ohm.v1.Scaled
+	(*Rollout)(nil),               // 36: ohm.v1.Rollout
+	(*Outcome)(nil),               // 37: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 38: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 39: ohm.v1.Slot
+	(*Fence)(nil),                 // 40: ohm.v1.Fence
+	(*Victim)(nil),                // 41: ohm.v1.Victim
+	(*Placement)(nil),             // 42: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 43: ohm.v1.ScopeFence
+	(*Status)(nil),                // 44: ohm.v1.Status
+	(*Ended)(nil),                 // 45: ohm.v1.Ended
+	(*Node)(nil),                  // 46: ohm.v1.Node
+	(*Intent)(nil),                // 47: ohm.v1.Intent
+	(*Alive)(nil),                 // 48: ohm.v1.Alive
+	(*Scheduler)(nil),             // 49: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 50: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 51: ohm.v1.Hold
+	(*Party)(nil),                 // 52: ohm.v1.Party
+	(*Conflict)(nil),              // 53: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 54: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 55: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 56: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 57: ohm.v1.Waiting
+	(*Meta)(nil),                  // 58: ohm.v1.Meta
+	(*Average)(nil),               // 59: ohm.v1.Average
+	(*Amounts)(nil),               // 60: ohm.v1.Amounts
+	(*Quota)(nil),                 // 61: ohm.v1.Quota
+	(*Share)(nil),                 // 62: ohm.v1.Share
+	nil,                           // 63: ohm.v1.Container.EnvEntry
+	nil,                           // 64: ohm.v1.Group.EnvEntry
+	nil,                           // 65: ohm.v1.Selector.LabelsEntry
+	nil,                           // 66: ohm.v1.Spread.SharesEntry
+	nil,                           // 67: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 68: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 69: ohm.v1.Node.AttributesEntry
+	nil,                           // 70: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 71: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 72: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	60,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	63,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	61,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	64,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	68,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	71,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	62,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	65,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	63,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	66,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	68,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	68,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	68,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	68,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	68,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	68,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	68,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	68,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	71,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	71,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	71,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	71,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	71,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	71,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	71,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	71,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
 	27,  // 33: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
 	27,  // 34: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
-	68,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
-	68,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
-	64,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	71,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
+	71,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
+	67,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	23,  // 38: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	68,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	71,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	24,  // 40: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	14,  // 41: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	25,  // 42: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
@@ -5812,75 +6150,82 @@ var file_ohm_v1_records_proto_depIdxs = []int32{
 	28,  // 44: ohm.v1.JobSpec.update:type_name -> ohm.v1.UpdatePolicy
 	30,  // 45: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
 	29,  // 46: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	34,  // 47: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	69,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	69,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	65,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
-	32,  // 51: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
-	36,  // 52: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
-	69,  // 53: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	31,  // 54: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
-	35,  // 55: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	69,  // 56: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	36,  // 57: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	36,  // 58: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,   // 59: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,   // 60: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,   // 61: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,   // 62: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	38,  // 63: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	69,  // 64: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	37,  // 65: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	69,  // 66: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	40,  // 67: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	36,  // 68: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,   // 69: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	69,  // 70: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	69,  // 71: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	39,  // 72: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	41,  // 73: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,   // 74: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,   // 75: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	66,  // 76: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	37,  // 77: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,   // 78: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	67,  // 79: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	37,  // 80: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	69,  // 81: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	69,  // 82: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	69,  // 83: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	69,  // 84: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,   // 85: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,   // 86: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	69,  // 87: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	37,  // 88: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	36,  // 89: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,   // 90: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	69,  // 91: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	36,  // 92: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	36,  // 93: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	69,  // 94: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	36,  // 95: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	49,  // 96: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	49,  // 97: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	69,  // 98: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	69,  // 99: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	52,  // 100: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	69,  // 101: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
-	69,  // 102: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	53,  // 103: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	69,  // 104: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	56,  // 105: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
-	57,  // 106: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	69,  // 107: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	57,  // 108: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	57,  // 109: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	57,  // 110: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	111, // [111:111] is the sub-list for method output_type
-	111, // [111:111] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	37,  // 47: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	72,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	72,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	68,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	35,  // 51: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
+	32,  // 52: ohm.v1.Job.succeeded:type_name -> ohm.v1.Indexes
+	31,  // 53: ohm.v1.Run.job:type_name -> ohm.v1.Job
+	34,  // 54: ohm.v1.Run.attempts:type_name -> ohm.v1.Attempt
+	32,  // 55: ohm.v1.Run.succeeded:type_name -> ohm.v1.Indexes
+	72,  // 56: ohm.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	72,  // 57: ohm.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	72,  // 58: ohm.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	39,  // 59: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
+	72,  // 60: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	31,  // 61: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
+	38,  // 62: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	72,  // 63: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	39,  // 64: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	39,  // 65: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,   // 66: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,   // 67: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,   // 68: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,   // 69: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	41,  // 70: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	72,  // 71: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	40,  // 72: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	72,  // 73: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	43,  // 74: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	39,  // 75: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,   // 76: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	72,  // 77: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	72,  // 78: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	42,  // 79: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	44,  // 80: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,   // 81: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,   // 82: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	69,  // 83: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	40,  // 84: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,   // 85: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	70,  // 86: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	40,  // 87: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	72,  // 88: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	72,  // 89: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	72,  // 90: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	72,  // 91: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,   // 92: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,   // 93: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	72,  // 94: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	40,  // 95: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	39,  // 96: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,   // 97: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	72,  // 98: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	39,  // 99: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	39,  // 100: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	72,  // 101: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	39,  // 102: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	52,  // 103: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	52,  // 104: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	72,  // 105: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	72,  // 106: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	55,  // 107: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	72,  // 108: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	72,  // 109: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	56,  // 110: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	72,  // 111: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	59,  // 112: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
+	60,  // 113: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	72,  // 114: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	60,  // 115: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	60,  // 116: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	60,  // 117: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	118, // [118:118] is the sub-list for method output_type
+	118, // [118:118] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -5889,15 +6234,15 @@ func file_ohm_v1_records_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_msgTypes[25].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[47].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[53].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[50].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   64,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
