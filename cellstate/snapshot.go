@@ -253,6 +253,9 @@ func (j *Job) Live() bool {
 	return j.Record != nil && !j.Record.GetStopped() && j.Record.GetDone() == nil
 }
 
+// Waits says whether nothing of the job may start yet, because of other jobs.
+func (j *Job) Waits() bool { return len(j.Record.GetAfter()) > 0 && !j.Record.GetReleased() }
+
 // Scheduler is the row of one scheduler.
 type Scheduler struct {
 	Name      string

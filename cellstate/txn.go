@@ -73,6 +73,7 @@ const (
 	ReasonSlotTaken  Reason = "SlotTaken"  // (m) the slot has a live placement, or the attempt was used
 	ReasonJobGone    Reason = "JobGone"    // (m)
 	ReasonJobStopped Reason = "JobStopped" // (m) stopped or done
+	ReasonJobWaits   Reason = "JobWaits"   // (m) for the end of other jobs
 	ReasonJobChanged Reason = "JobChanged" // (m) a newer version, or the record moved
 	ReasonVictimGone Reason = "VictimGone" // (m) it ended, moved or is evicted by another
 	ReasonPrecedence Reason = "Precedence" // of a victim not lower, or not the job's own

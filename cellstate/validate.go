@@ -161,6 +161,8 @@ func (v *validator) judgeJob(txn *Txn, i int) *Conflict {
 		return refuse(ReasonJobGone, "", "", "")
 	case !job.Live():
 		return refuse(ReasonJobStopped, "", "", "")
+	case job.Waits():
+		return refuse(ReasonJobWaits, "", "", "")
 	case !job.Current(c.Slot) || job.Revision != c.JobRevision:
 		return refuse(ReasonJobChanged, "revision", fmt.Sprint(c.JobRevision), fmt.Sprint(job.Revision))
 	case job.Record.GetSpec().GetScheduler() != txn.Scheduler:

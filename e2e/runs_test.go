@@ -42,12 +42,9 @@ groups:
 	if said := d.ohm("run", file); !strings.Contains(said, "nightly  batch  run 2  waits") {
 		t.Errorf("the second call says %q", said)
 	}
-	touch := func(name string) {
-		if err := os.WriteFile(filepath.Join(notes, name), nil, 0o600); err != nil {
-			t.Error(err)
-		}
+	if err := touch(notes, "go"); err != nil {
+		t.Fatal(err)
 	}
-	touch("go")
 	within(t, patience, "both runs are over", func() bool {
 		h := read[[]runView](d.client, "job", "history", "nightly")
 		return len(h) == 2 && h[0].State == "Failed" && h[1].State == "Failed"
@@ -57,7 +54,9 @@ groups:
 			t.Errorf("task %d started %d times in two runs, want %d", i, got, want)
 		}
 	}
-	touch("mended")
+	if err := touch(notes, "mended"); err != nil {
+		t.Fatal(err)
+	}
 	d.ohm("run", "--again", "nightly", "--only-failed", "--wait", "--timeout", patience.String())
 	for i, want := range []int{2, 3, 2} {
 		if got := starts(t, notes, "nightly", i); got != want {
@@ -80,3 +79,6 @@ groups:
 		t.Errorf("once more: %d, %s", a.code, a.stderr)
 	}
 }
+
+// touch makes an empty file.
+func touch(dir, name string) error { return os.WriteFile(filepath.Join(dir, name), nil, 0o600) }

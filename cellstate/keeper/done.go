@@ -18,20 +18,32 @@ type marker struct {
 	seen  *cellstate.Snapshot // nil: none
 	wakes map[cellstate.JobName]time.Time
 	queue wakeQueue // every wake is in it; others in it have been overtaken
+
+	after map[cellstate.JobName]map[cellstate.JobName]bool // jobs that wait, by those that they wait for
 }
 
-func newMarker() *marker { return &marker{wakes: map[cellstate.JobName]time.Time{}} }
+func newMarker() *marker {
+	return &marker{wakes: map[cellstate.JobName]time.Time{}, after: map[cellstate.JobName]map[cellstate.JobName]bool{}}
+}
 
-// plan are the writes that mark jobs done of which nothing will ever start again, and let runs
-// follow that have waited for that, with the names of the jobs.
+// plan are the writes that mark jobs done of which nothing will ever start again, and let runs and
+// jobs follow that have waited for that, with the names of the jobs.
 func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write, names []cellstate.JobName) {
 	look := func(j *cellstate.Job) {
+		m.depends(j)
+		gate, at := reconcile.Gate(s, j, now)
+		if gate != nil {
+			m.wake(j.Name, time.Time{})
+			writes = append(writes, cellstate.Write{Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Value: gate, Read: j.Revision}}})
+			names = append(names, j.Name)
+			return
+		}
 		if slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }) {
-			m.wake(j.Name, time.Time{}) // not before that has ended, which is a change
+			m.wake(j.Name, at) // else not before that has ended, which is a change
 			return
 		}
 		decision := reconcile.Job(s, j, now)
-		m.wake(j.Name, decision.Wake)
+		m.wake(j.Name, earliest(decision.Wake, at))
 		if w := follow(s, j, decision.Done, now); w != nil {
 			writes, names = append(writes, *w), append(names, j.Name)
 		}
@@ -39,9 +51,13 @@ func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.
 	for was, is := range s.JobChanges(m.seen) {
 		if is == nil {
 			delete(m.wakes, was.Name)
+			m.ended(was.Name, now)
 			continue
 		}
 		look(is)
+		if is.Record.GetDone() != nil || is.Record == nil || was != nil && len(was.Runs) != len(is.Runs) {
+			m.ended(is.Name, now)
+		}
 	}
 	m.seen = s
 	for next := m.due(); !next.IsZero() && !next.After(now); next = m.due() {
@@ -52,6 +68,28 @@ func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.
 		}
 	}
 	return writes, names
+}
+
+// depends notes what a job waits for.
+func (m *marker) depends(j *cellstate.Job) {
+	if !j.Live() || !j.Waits() {
+		return
+	}
+	for _, d := range j.Record.GetAfter() {
+		on := cellstate.JobName{Namespace: j.Name.Namespace, Name: d.GetJob()}
+		if m.after[on] == nil {
+			m.after[on] = map[cellstate.JobName]bool{}
+		}
+		m.after[on][j.Name] = true
+	}
+}
+
+// ended has those looked at that may have waited for a job; who still does notes it again.
+func (m *marker) ended(job cellstate.JobName, now time.Time) {
+	for name := range m.after[job] {
+		m.wake(name, now)
+	}
+	delete(m.after, job)
 }
 
 // wake has the job looked at again at a time although nothing of it changes; zero: never.

@@ -107,6 +107,9 @@ func (s *jobs) Again(ctx context.Context, req *ohmv1.AgainRequest) (*ohmv1.Submi
 		if err != nil {
 			return w, err
 		}
+		if next.After, err = (&follower{at: at}).after(next.GetSpec()); err != nil {
+			return w, err
+		}
 		submitted, begins, err := nextRun(&w, at, next, now)
 		if err != nil {
 			return w, err
@@ -178,4 +181,44 @@ func (s *jobs) History(ctx context.Context, req *ohmv1.HistoryRequest) (*ohmv1.H
 		}
 	}
 	return &ohmv1.HistoryResponse{Runs: reconcile.History(snapshot, row, req.GetRun(), now)}, nil
+}
+
+// isTold says whether what is kept of the run that a job's record is of, which is over, stands
+// already.
+func isTold(row *cellstate.Job) bool {
+	return row.Record.GetDone() != nil && row.Run(reconcile.RunOf(row)) != nil
+}
+
+// mostTold bounds the records of one write beside its jobs'.
+const mostTold = 40
+
+// tellRuns writes what is kept of runs that are over and that others are about to follow, where
+// there are too many to go into the write of those: what is over stays as it is.
+func (s *jobs) tellRuns(ctx context.Context, specs []*ohmv1.JobSpec, now time.Time) error {
+	snapshot, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	untold := func(spec *ohmv1.JobSpec) bool {
+		row := snapshot.Job(cellstate.JobNameOf(spec))
+		return row != nil && row.Record.GetDone() != nil && !isTold(row)
+	}
+	for len(specs) > mostTold && slices.ContainsFunc(specs, untold) {
+		snapshot, err = s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
+			snapshot = at
+			for _, spec := range specs {
+				if len(w.Records) == mostTold || !untold(spec) {
+					continue
+				}
+				row := at.Job(cellstate.JobNameOf(spec))
+				w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.JobKey(row.Name), Revision: row.Revision})
+				w.Records = append(w.Records, reconcile.Over(at, row, now))
+			}
+			return w, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -32,21 +32,34 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 	if err != nil {
 		return nil, err
 	}
+	order, circle := jobspec.Order(specs)
+	if circle != nil {
+		return nil, refuse(errInvalid, "%s", jobspec.CircleText(circle))
+	}
 	now := time.Now()
 	resp := &ohmv1.SubmitResponse{}
+	if err := s.tellRuns(ctx, specs, now); err != nil {
+		return nil, err
+	}
 	snapshot, err := s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
-		resp.Jobs = nil
+		resp.Jobs = make([]*ohmv1.Submitted, len(specs))
 		barred := false
 		planned, err := readToken(at, req.GetToken(), specs)
 		if err != nil {
 			return w, err
 		}
-		for _, spec := range specs {
+		follows := follower{at: at, specs: specs, runs: map[string]*ohmv1.Submitted{}}
+		for _, i := range order {
+			spec := specs[i]
+			after, err := follows.after(spec)
+			if err != nil {
+				return w, err
+			}
 			if err := knownScheduler(at, spec); err != nil {
 				return w, err
 			}
 			if req.GetNewRun() && runsToEnd(spec) {
-				again := &ohmv1.Job{Spec: spec, RequestId: req.GetRequestId(), SubmitTime: timestamppb.New(now)}
+				again := &ohmv1.Job{Spec: spec, RequestId: req.GetRequestId(), SubmitTime: timestamppb.New(now), After: after}
 				submitted, begins, err := nextRun(&w, at, again, now)
 				if err != nil {
 					return w, err
@@ -58,7 +71,8 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 					submitted.Notices = nobodyCan(at, spec)
 					barred = barred || cellstate.Barred(specOf(at.Job(cellstate.JobNameOf(spec))), spec)
 				}
-				resp.Jobs = append(resp.Jobs, submitted)
+				resp.Jobs[i] = submitted
+				follows.add(submitted)
 				continue
 			}
 			next, rollout, submitted, err := run(at.Job(cellstate.JobNameOf(spec)), spec, req.GetRequestId(), req.GetApply(), now)
@@ -74,7 +88,11 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 			if next != nil && !submitted.GetUnchanged() {
 				submitted.Notices = nobodyCan(at, spec)
 			}
-			resp.Jobs = append(resp.Jobs, submitted)
+			if row := at.Job(cellstate.JobNameOf(spec)); next != nil && (row == nil || next.GetRun() != reconcile.RunOf(row)) {
+				next.After = after
+			}
+			resp.Jobs[i] = submitted
+			follows.add(submitted)
 			addJob(&w, at, cellstate.JobNameOf(spec), next, rollout, now)
 			barred = barred || next != nil && cellstate.Barred(specOf(at.Job(cellstate.JobNameOf(spec))), spec)
 		}
@@ -110,7 +128,7 @@ func addJob(w *cellstate.Write, at *cellstate.Snapshot, name cellstate.JobName, 
 		return
 	}
 	w.Records = append(w.Records, cellstate.JobRecords(row, name, next, rollout)...)
-	if row.Record != nil && reconcile.RunOf(&cellstate.Job{Record: next}) != reconcile.RunOf(row) {
+	if row.Record != nil && reconcile.RunOf(&cellstate.Job{Record: next}) != reconcile.RunOf(row) && !isTold(row) {
 		w.Records = append(w.Records, reconcile.Over(at, row, now))
 	}
 }
@@ -253,6 +271,9 @@ func changeable(name cellstate.JobName, was, next *ohmv1.JobSpec) error {
 			return refuse(errPrecondition, "job %s is live, and its %s cannot change from %s to %s; stop it first",
 				name, field.name, field.was, field.next)
 		}
+	}
+	if !proto.Equal(was.GetAfter(), next.GetAfter()) {
+		return refuse(errPrecondition, "job %s is live, and what its run is to follow cannot change; stop it first", name)
 	}
 	return nil
 }

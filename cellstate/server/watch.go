@@ -41,7 +41,7 @@ func (s *jobs) Watch(req *ohmv1.GetJobRequest, stream grpc.ServerStreamingServer
 }
 
 func isDone(state string) bool {
-	return state == reconcile.Succeeded || state == reconcile.Failed || state == reconcile.Stopped
+	return state == reconcile.Succeeded || state == reconcile.Failed || state == reconcile.Stopped || state == reconcile.Skipped
 }
 
 // eachChange calls look with the job's row now and whenever it, or its scheduler's, has

@@ -21,6 +21,9 @@ func jobLaws() []law {
 		{"is done", func(c *cell) { c.Mark(a, func(j *ohmv1.Job) { j.Done = &ohmv1.Outcome{State: "Failed"} }) }, cellstate.ReasonJobStopped},
 		{"was updated", func(c *cell) { c.Job(celltest.Job{Name: "a", CPU: 200}) }, cellstate.ReasonJobChanged},
 		{"was written again", func(c *cell) { c.Mark(a, func(j *ohmv1.Job) { j.RequestId = "again" }) }, cellstate.ReasonJobChanged},
+		{"waits for another", func(c *cell) {
+			c.Mark(a, func(j *ohmv1.Job) { j.After = []*ohmv1.Dependency{{Job: "b", Run: 1, On: "ok"}} })
+		}, cellstate.ReasonJobWaits},
 		{"was removed", func(c *cell) {
 			c.Put(cellstate.Record{Key: cellstate.JobKey(a), Read: c.Snapshot().Job(a).Revision})
 		}, cellstate.ReasonJobGone},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ohmcell/ohm/pkg/jobspec"
@@ -23,7 +24,7 @@ func runCommand(a *app) *cobra.Command {
 		Use:   "run FILE...",
 		Short: "Run jobs",
 		Long: `Run the jobs in these files; - is the standard input. All of them are stored, or
-none.
+none; more than 100 are sent in parts, each job after those that it follows.
 
 A job that ends by itself (batch, ml) is run once more by each call: runs of a job are
 numbered from 1, follow each other, and are kept (ohm job history). To change a run that
@@ -112,7 +113,7 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 				Namespace: a.namespace(), Job: files[0], Run: opts.of, OnlyFailed: opts.onlyFailed, RequestId: opts.requestID,
 			})
 		}
-		return c.jobs.Submit(ctx, &ohmv1.SubmitRequest{Jobs: jobs, RequestId: opts.requestID, NewRun: !opts.apply, Apply: opts.apply, Token: opts.token})
+		return a.submitParts(ctx, c, jobs, opts)
 	})
 	if err != nil {
 		if code := status.Code(err); a.link.connected.Load() && (code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled) {
@@ -142,6 +143,7 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 // listed at once.
 func (a *app) readJobs(files []string, namespaceGiven bool) ([]*ohmv1.JobSpec, error) {
 	var jobs []*ohmv1.JobSpec
+	var parsed []*jobspec.File
 	var faults jobspec.Faults
 	from := map[string]string{}
 	for _, file := range files {
@@ -149,13 +151,15 @@ func (a *app) readJobs(files []string, namespaceGiven bool) ([]*ohmv1.JobSpec, e
 		if err != nil {
 			return nil, refuse("the job file %s cannot be read: %v", name, err)
 		}
-		job, err := jobspec.Parse(name, data)
+		file, err := jobspec.ParseFile(name, data)
 		if found := (jobspec.Faults)(nil); errors.As(err, &found) {
 			faults = append(faults, found...)
 			continue
 		} else if err != nil {
 			return nil, refuse("%v", err)
 		}
+		job := file.Job
+		parsed = append(parsed, file)
 		switch {
 		case job.Namespace == "":
 			job.Namespace = a.namespace()
@@ -168,6 +172,9 @@ func (a *app) readJobs(files []string, namespaceGiven bool) ([]*ohmv1.JobSpec, e
 		}
 		from[key] = name
 		jobs = append(jobs, job)
+	}
+	if len(faults) == 0 {
+		faults = jobspec.Circle(parsed)
 	}
 	if len(faults) > 0 {
 		return nil, a.refuseFiles(faults)
@@ -224,6 +231,43 @@ func (a *app) submit(ctx context.Context, send func(context.Context) (*ohmv1.Sub
 			return nil, err
 		}
 	}
+}
+
+// jobsAtOnce is how many jobs a server stores as one.
+const jobsAtOnce = 100
+
+// submitParts submits jobs, all or none where one request takes them; else in parts, each after
+// those that it follows. What is sent again is the same run.
+func (a *app) submitParts(ctx context.Context, c *cell, jobs []*ohmv1.JobSpec, opts runOptions) (*ohmv1.SubmitResponse, error) {
+	all := &ohmv1.SubmitResponse{Jobs: make([]*ohmv1.Submitted, len(jobs))}
+	order, _ := jobspec.Order(jobs)
+	atOnce := jobsAtOnce
+	if opts.token != "" { // it is about all of them
+		atOnce = len(jobs)
+	}
+	for part := range slices.Chunk(order, atOnce) {
+		req := &ohmv1.SubmitRequest{RequestId: opts.requestID, NewRun: !opts.apply, Apply: opts.apply, Token: opts.token}
+		for _, i := range part {
+			req.Jobs = append(req.Jobs, jobs[i])
+		}
+		if len(jobs) <= atOnce {
+			req.Jobs = jobs
+		}
+		resp, err := c.jobs.Submit(ctx, req)
+		if err != nil {
+			if all.Revision > 0 {
+				a.note("the jobs are more than %d, which are sent in parts: some are stored; to repeat without harm: --request-id %s", jobsAtOnce, opts.requestID)
+			}
+			return nil, err
+		}
+		if all.Revision = resp.Revision; len(jobs) <= atOnce {
+			return resp, nil
+		}
+		for k, i := range part {
+			all.Jobs[i] = resp.Jobs[k]
+		}
+	}
+	return all, nil
 }
 
 // sleep pauses; it returns false if ctx ended first.

@@ -104,7 +104,7 @@ func coloured(state string) string {
 		colour = "32"
 	case "Failed", "Lost", "NotSeen":
 		colour = "31"
-	case "Stopped", "Drained", "Ineligible":
+	case "Stopped", "Skipped", "Drained", "Ineligible":
 		return state
 	}
 	return "\x1b[" + colour + "m" + state + "\x1b[0m"

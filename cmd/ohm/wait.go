@@ -24,7 +24,7 @@ func verdict(j *ohmv1.JobStatus) (code exitCode, over bool) {
 	switch j.State {
 	case "Succeeded":
 		return exitDone, true
-	case "Failed":
+	case "Failed", "Skipped":
 		return exitFailed, true
 	case "Stopped":
 		return exitCancelled, true
@@ -41,7 +41,7 @@ func verdict(j *ohmv1.JobStatus) (code exitCode, over bool) {
 
 // ended says whether nothing of a job runs any more.
 func ended(j *ohmv1.JobStatus) bool {
-	return j.State == "Succeeded" || j.State == "Failed" || j.State == "Stopped"
+	return j.State == "Succeeded" || j.State == "Failed" || j.State == "Stopped" || j.State == "Skipped"
 }
 
 // follow watches one job until over says so, and returns its last status. A cell
@@ -169,6 +169,9 @@ func (a *app) outcomeFault(ctx context.Context, c *cell, sub *ohmv1.Submitted, l
 	}
 	if changed(sub, last) {
 		return failf(exitConflict, "see "+a.suggest("status", sub.Namespace, sub.Job), "job %s was submitted again meanwhile, as version %d", sub.Job, last.Version)
+	}
+	if last.State == "Skipped" {
+		return failf(exitFailed, "", "job %s was skipped: %s", sub.Job, last.Message)
 	}
 	switch code, _ := verdict(last); code {
 	case exitFailed:

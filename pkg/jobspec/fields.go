@@ -52,6 +52,13 @@ func jobFields() []field[ohmv1.JobSpec] {
 			}},
 		{name: "maxRuntime", form: "duration", preset: "no limit", meaning: "How long one attempt may run.", aka: []string{"timeout"},
 			read: func(r *reader, at place, v ast.Node, j *job) { j.MaxRuntime = r.duration(at, v) }},
+		{name: "deadline", form: "duration", preset: "none", meaning: "How long a run may take from its submission, waiting included. One that takes longer has failed, as TimedOut.", kinds: "batch, ml", aka: []string{"runDeadline", "activeDeadlineSeconds"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.Deadline = r.duration(at, v) }},
+		{name: "after", form: "map", preset: "none", meaning: "The jobs that a run follows: see [pipelines.md](pipelines.md#one-job-after-another).", kinds: "batch, ml", aka: []string{"depends", "dependsOn", "needs", "dependencies"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.After = &ohmv1.After{}
+				readMap(r, at, v, afterFields(), j.After)
+			}},
 		{name: "stop", form: "map", preset: "`{signal: SIGTERM, grace: 30s}`", meaning: "How a task is stopped.",
 			read: func(r *reader, at place, v ast.Node, j *job) {
 				j.Stop = &ohmv1.StopPolicy{}
@@ -80,7 +87,7 @@ func jobFields() []field[ohmv1.JobSpec] {
 					j.Groups = append(j.Groups, g)
 				}
 			}},
-		later[job]("restart"), later[job]("schedule"), later[job]("after"),
+		later[job]("restart"), later[job]("schedule"),
 	}
 }
 

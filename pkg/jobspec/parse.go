@@ -26,13 +26,11 @@ import (
 // is one, is of type Faults, and no job comes with it. The job has its count and
 // precedence filled in; the rest is left to Defaults.
 func Parse(filename string, data []byte) (*ohmv1.JobSpec, error) {
-	r := newReader(filename)
-	spec := r.parse(data)
-	if len(r.faults) > 0 {
-		r.faults.sort()
-		return nil, r.faults
+	f, err := ParseFile(filename, data)
+	if err != nil {
+		return nil, err
 	}
-	return spec, nil
+	return f.Job, nil
 }
 
 func (r *reader) parse(data []byte) *ohmv1.JobSpec {

@@ -38,6 +38,7 @@ const (
 	Succeeded = "Succeeded"
 	Failed    = "Failed"
 	Stopped   = "Stopped"
+	Skipped   = "Skipped" // what it was to follow did not end so that it may begin
 )
 
 // The kinds of jobs.
@@ -255,13 +256,13 @@ func (d *judged) count(p phase) (n int) {
 // over is how the job ends, or has ended; empty while something may still start.
 func (d *judged) over() string {
 	switch {
-	case runsToEnd(d.spec) && d.count(succeeded) == len(d.slots):
+	case runsToEnd(d.spec) && d.count(succeeded) == len(d.slots) && !d.job.Waits():
 		return Succeeded
 	case d.job.Record.GetStopped():
 		return Stopped
-	case d.timedOut, d.spec.GetKind() == kindML && d.count(failed) > 0:
+	case d.timedOut, d.job.Record.GetTimedOut(), d.spec.GetKind() == kindML && d.count(failed) > 0:
 		return Failed
-	case d.spec.GetKind() == kindBatch && d.count(succeeded)+d.count(failed) == len(d.slots):
+	case d.spec.GetKind() == kindBatch && !d.job.Waits() && d.count(succeeded)+d.count(failed) == len(d.slots):
 		return Failed
 	}
 	return ""
@@ -289,6 +290,9 @@ func (d *judged) decision() Decision {
 
 // needs are the slots that need a node now, and when there will be more.
 func (d *judged) needs() (needs []Need, wake time.Time) {
+	if d.job.Waits() {
+		return nil, d.deadline
+	}
 	var last time.Time
 	held := false
 	for _, s := range d.slots {

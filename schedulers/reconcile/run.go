@@ -100,7 +100,7 @@ func over(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *ohmv1.Run {
 		record.Done = &ohmv1.Outcome{State: Stopped, Groups: d.counts(Stopped), Time: timestamppb.New(now)}
 	}
 	run := &ohmv1.Run{Job: record, Succeeded: d.succeeded()}
-	if record.GetDone().GetState() == Failed {
+	if run.Cause = record.GetDone().GetCause(); record.GetDone().GetState() == Failed {
 		run.Cause = d.whyFailed()
 	}
 	run.Attempts, run.LeftOut = attemptsOf(j, runAttempts)

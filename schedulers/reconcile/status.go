@@ -81,6 +81,8 @@ func (l Limits) message(d *judged, decision Decision) string {
 		return ""
 	case !known(d.spec):
 		return fmt.Sprintf("this release does not know jobs of kind %q: it places none of their tasks, and leaves those that run", d.spec.GetKind())
+	case decision.State == Skipped:
+		return d.job.Record.GetDone().GetCause()
 	case decision.State == Failed, decision.State == Stopping && d.over() == Failed:
 		return d.whyFailed()
 	case decision.State == Stopping:
@@ -89,6 +91,8 @@ func (l Limits) message(d *judged, decision Decision) string {
 			text += "; " + silent
 		}
 		return text
+	case d.job.Live() && d.job.Waits():
+		return waitsFor(d.snapshot, d.job)
 	case rolling(d.job) && d.job.Rollout.GetMessage() != "": // it has failed, or goes back for that
 		return d.rollout()
 	case len(decision.Needs) > 0:
@@ -211,6 +215,9 @@ func LastSeen(s *cellstate.Snapshot, scheduler string) time.Time {
 
 // whyFailed names the first slot that failed for good.
 func (d *judged) whyFailed() string {
+	if d.job.Record.GetTimedOut() {
+		return fmt.Sprintf("the run was not over within its deadline of %s", d.spec.GetDeadline().AsDuration())
+	}
 	if d.timedOut {
 		return fmt.Sprintf("the gang found no room within %s", d.spec.GetGang().GetTimeout().AsDuration())
 	}

@@ -44,6 +44,8 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.Stop
 	case spec.GetKind() != kindSystem && p.Slot.Index >= int(group.GetCount()):
 		return task.Stop
+	case j.Record.GetTimedOut():
+		return task.TimedOut
 	case spec.GetKind() == kindML && memberFailed(j):
 		return task.Stop
 	case n != nil && n.Facts != nil && !holdsAlways(n, group):

@@ -23,6 +23,7 @@ func Next(row *cellstate.Job, spec *ohmv1.JobSpec, now time.Time) (*ohmv1.Job, *
 	next := &ohmv1.Job{
 		Spec: spec, Version: row.Record.GetVersion() + 1, SubmitTime: timestamppb.New(now), GroupVersions: groupVersions(row, spec),
 		Run: RunOf(row), RunVersion: row.Record.GetRunVersion(), Again: row.Record.GetAgain(),
+		After: row.Record.GetAfter(), Released: row.Record.GetReleased(), TimedOut: row.Record.GetTimedOut(),
 		Succeeded: row.Record.GetSucceeded(), StoppedThrough: row.Record.GetStoppedThrough(),
 	}
 	if spec.GetKind() != kindService {

@@ -1093,7 +1093,7 @@ type JobStatus struct {
 	Namespace  string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Job        string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	Kind       string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	State      string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // Pending | Running | Stopping | Succeeded | Failed | Stopped
+	State      string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // Pending | Running | Stopping | Succeeded | Failed | Stopped | Skipped
 	Groups     []*GroupCounts         `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
 	Scheduler  string                 `protobuf:"bytes,6,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
 	Precedence int32                  `protobuf:"varint,7,opt,name=precedence,proto3" json:"precedence,omitempty"`

@@ -2072,7 +2072,9 @@ type JobSpec struct {
 	Retry         *RetryPolicy           `protobuf:"bytes,75,opt,name=retry,proto3" json:"retry,omitempty"`
 	Update        *UpdatePolicy          `protobuf:"bytes,110,opt,name=update,proto3" json:"update,omitempty"`
 	StartOnce     bool                   `protobuf:"varint,76,opt,name=start_once,json=startOnce,proto3" json:"start_once,omitempty"` // each slot is started at most once, whatever becomes of it; retries is 0 then
-	Disruption    *Disruption            `protobuf:"bytes,105,opt,name=disruption,proto3" json:"disruption,omitempty"`                // absent: others may take as many tasks at once as they need
+	After         *After                 `protobuf:"bytes,130,opt,name=after,proto3" json:"after,omitempty"`
+	Deadline      *durationpb.Duration   `protobuf:"bytes,131,opt,name=deadline,proto3" json:"deadline,omitempty"`     // of a run, from its submission; absent: none
+	Disruption    *Disruption            `protobuf:"bytes,105,opt,name=disruption,proto3" json:"disruption,omitempty"` // absent: others may take as many tasks at once as they need
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2212,9 +2214,85 @@ func (x *JobSpec) GetStartOnce() bool {
 	return false
 }
 
+func (x *JobSpec) GetAfter() *After {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *JobSpec) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
 func (x *JobSpec) GetDisruption() *Disruption {
 	if x != nil {
 		return x.Disruption
+	}
+	return nil
+}
+
+// After names jobs of the same namespace that are to end before a job begins: the newest run of
+// each as of when the job is submitted.
+type After struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ok            []string               `protobuf:"bytes,1,rep,name=ok,proto3" json:"ok,omitempty"`     // with success
+	Fail          []string               `protobuf:"bytes,2,rep,name=fail,proto3" json:"fail,omitempty"` // with failure
+	Any           []string               `protobuf:"bytes,3,rep,name=any,proto3" json:"any,omitempty"`   // in whatever way
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *After) Reset() {
+	*x = After{}
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *After) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*After) ProtoMessage() {}
+
+func (x *After) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use After.ProtoReflect.Descriptor instead.
+func (*After) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *After) GetOk() []string {
+	if x != nil {
+		return x.Ok
+	}
+	return nil
+}
+
+func (x *After) GetFail() []string {
+	if x != nil {
+		return x.Fail
+	}
+	return nil
+}
+
+func (x *After) GetAny() []string {
+	if x != nil {
+		return x.Any
 	}
 	return nil
 }
@@ -2231,7 +2309,7 @@ type Disruption struct {
 
 func (x *Disruption) Reset() {
 	*x = Disruption{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2321,7 @@ func (x *Disruption) String() string {
 func (*Disruption) ProtoMessage() {}
 
 func (x *Disruption) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2334,7 @@ func (x *Disruption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disruption.ProtoReflect.Descriptor instead.
 func (*Disruption) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Disruption) GetMaxUnavailable() int32 {
@@ -2294,18 +2372,21 @@ type Job struct {
 	Scaled        []*Scaled        `protobuf:"bytes,106,rep,name=scaled,proto3" json:"scaled,omitempty"` // the counts of the spec that somebody has set since it was submitted
 	// run is the number of this life of the job among those of its name, from 1: from a
 	// submission to the end of what it began. 0: of a release that did not count.
-	Run            int64      `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`
-	RunVersion     int64      `protobuf:"varint,131,opt,name=run_version,json=runVersion,proto3" json:"run_version,omitempty"`             // the first version of the run
-	Again          int64      `protobuf:"varint,132,opt,name=again,proto3" json:"again,omitempty"`                                         // the run that this one does once more; 0: none
-	Succeeded      []*Indexes `protobuf:"bytes,133,rep,name=succeeded,proto3" json:"succeeded,omitempty"`                                  // slots that need not run, since they have succeeded in the run again
-	StoppedThrough int64      `protobuf:"varint,134,opt,name=stopped_through,json=stoppedThrough,proto3" json:"stopped_through,omitempty"` // the newest run that was asked for when the job was last stopped
+	Run            int64         `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`
+	RunVersion     int64         `protobuf:"varint,131,opt,name=run_version,json=runVersion,proto3" json:"run_version,omitempty"`             // the first version of the run
+	Again          int64         `protobuf:"varint,132,opt,name=again,proto3" json:"again,omitempty"`                                         // the run that this one does once more; 0: none
+	Succeeded      []*Indexes    `protobuf:"bytes,133,rep,name=succeeded,proto3" json:"succeeded,omitempty"`                                  // slots that need not run, since they have succeeded in the run again
+	After          []*Dependency `protobuf:"bytes,135,rep,name=after,proto3" json:"after,omitempty"`                                          // what the run waits for before anything of it starts
+	Released       bool          `protobuf:"varint,136,opt,name=released,proto3" json:"released,omitempty"`                                   // it does so no more. Written by the keeper.
+	TimedOut       bool          `protobuf:"varint,137,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`                   // the run was not over within its deadline. Written by the keeper.
+	StoppedThrough int64         `protobuf:"varint,134,opt,name=stopped_through,json=stoppedThrough,proto3" json:"stopped_through,omitempty"` // the newest run that was asked for when the job was last stopped
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2398,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2411,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -2438,11 +2519,93 @@ func (x *Job) GetSucceeded() []*Indexes {
 	return nil
 }
 
+func (x *Job) GetAfter() []*Dependency {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Job) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
+func (x *Job) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
 func (x *Job) GetStoppedThrough() int64 {
 	if x != nil {
 		return x.StoppedThrough
 	}
 	return 0
+}
+
+// Dependency is one run that is to end before another begins.
+type Dependency struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Run           int64                  `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`
+	On            string                 `protobuf:"bytes,3,opt,name=on,proto3" json:"on,omitempty"` // ok | fail | any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dependency) Reset() {
+	*x = Dependency{}
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependency) ProtoMessage() {}
+
+func (x *Dependency) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
+func (*Dependency) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Dependency) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Dependency) GetRun() int64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *Dependency) GetOn() string {
+	if x != nil {
+		return x.On
+	}
+	return ""
 }
 
 // Indexes are some slots of a group.
@@ -2456,7 +2619,7 @@ type Indexes struct {
 
 func (x *Indexes) Reset() {
 	*x = Indexes{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2631,7 @@ func (x *Indexes) String() string {
 func (*Indexes) ProtoMessage() {}
 
 func (x *Indexes) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2644,7 @@ func (x *Indexes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Indexes.ProtoReflect.Descriptor instead.
 func (*Indexes) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Indexes) GetGroup() string {
@@ -2513,7 +2676,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2688,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2701,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Run) GetJob() *Job {
@@ -2597,7 +2760,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2772,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2785,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Attempt) GetTask() string {
@@ -2722,7 +2885,7 @@ type Scaled struct {
 
 func (x *Scaled) Reset() {
 	*x = Scaled{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2897,7 @@ func (x *Scaled) String() string {
 func (*Scaled) ProtoMessage() {}
 
 func (x *Scaled) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2910,7 @@ func (x *Scaled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaled.ProtoReflect.Descriptor instead.
 func (*Scaled) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Scaled) GetGroup() string {
@@ -2790,7 +2953,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2965,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2978,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Rollout) GetVersion() int64 {
@@ -2884,16 +3047,17 @@ func (x *Rollout) GetGood() *Job {
 // Outcome is how a job ended.
 type Outcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // Succeeded | Failed | Stopped
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // Succeeded | Failed | Stopped | Skipped
 	Groups        []*GroupCounts         `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	Cause         string                 `protobuf:"bytes,130,opt,name=cause,proto3" json:"cause,omitempty"` // of Skipped, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3069,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3082,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Outcome) GetState() string {
@@ -2942,6 +3106,13 @@ func (x *Outcome) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Outcome) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 type GroupCounts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2962,7 +3133,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3145,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3158,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -3088,7 +3259,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3271,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3284,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -3163,7 +3334,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3346,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3359,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -3217,7 +3388,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3400,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3413,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -3302,7 +3473,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3485,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3498,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -3511,7 +3682,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3694,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3707,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -3585,7 +3756,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3768,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3781,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -3737,7 +3908,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3920,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +3933,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -3811,7 +3982,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +3994,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3836,7 +4007,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Node) GetName() string {
@@ -3957,7 +4128,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4140,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4153,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Intent) GetNode() string {
@@ -4048,7 +4219,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4231,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4244,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Alive) GetNode() string {
@@ -4124,7 +4295,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4307,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4149,7 +4320,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Scheduler) GetName() string {
@@ -4194,7 +4365,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +4377,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +4390,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -4282,7 +4453,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4465,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4478,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Hold) GetNode() string {
@@ -4428,7 +4599,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4611,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4624,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Party) GetScheduler() string {
@@ -4509,7 +4680,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4521,7 +4692,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4534,7 +4705,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Conflict) GetId() string {
@@ -4666,7 +4837,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +4849,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +4862,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -4806,7 +4977,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4818,7 +4989,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4831,7 +5002,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Reason) GetReason() string {
@@ -4885,7 +5056,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +5068,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +5081,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -4988,7 +5159,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5000,7 +5171,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5013,7 +5184,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -5091,7 +5262,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5274,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5287,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Meta) GetValue() string {
@@ -5152,7 +5323,7 @@ type Average struct {
 
 func (x *Average) Reset() {
 	*x = Average{}
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5164,7 +5335,7 @@ func (x *Average) String() string {
 func (*Average) ProtoMessage() {}
 
 func (x *Average) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5177,7 +5348,7 @@ func (x *Average) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Average.ProtoReflect.Descriptor instead.
 func (*Average) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Average) GetNamespace() string {
@@ -5208,7 +5379,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[56]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5220,7 +5391,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[56]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5233,7 +5404,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{56}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -5279,7 +5450,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[57]
+	mi := &file_ohm_v1_records_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5462,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[57]
+	mi := &file_ohm_v1_records_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5475,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{57}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Quota) GetKind() string {
@@ -5364,7 +5535,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[58]
+	mi := &file_ohm_v1_records_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +5547,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[58]
+	mi := &file_ohm_v1_records_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +5560,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{58}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Share) GetKind() string {
@@ -5624,7 +5795,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06steady\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06steady\x12F\n" +
 	"\x11progress_deadline\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x10progressDeadline\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\x06 \x01(\tR\tonFailure\"\xb9\x05\n" +
+	"on_failure\x18\x06 \x01(\tR\tonFailure\"\x97\x06\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5646,18 +5817,24 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05retry\x18K \x01(\v2\x13.ohm.v1.RetryPolicyR\x05retry\x12,\n" +
 	"\x06update\x18n \x01(\v2\x14.ohm.v1.UpdatePolicyR\x06update\x12\x1d\n" +
 	"\n" +
-	"start_once\x18L \x01(\bR\tstartOnce\x122\n" +
+	"start_once\x18L \x01(\bR\tstartOnce\x12$\n" +
+	"\x05after\x18\x82\x01 \x01(\v2\r.ohm.v1.AfterR\x05after\x126\n" +
+	"\bdeadline\x18\x83\x01 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x122\n" +
 	"\n" +
 	"disruption\x18i \x01(\v2\x12.ohm.v1.DisruptionR\n" +
 	"disruption\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
-	"\v_precedence\"m\n" +
+	"\v_precedence\"=\n" +
+	"\x05After\x12\x0e\n" +
+	"\x02ok\x18\x01 \x03(\tR\x02ok\x12\x12\n" +
+	"\x04fail\x18\x02 \x03(\tR\x04fail\x12\x10\n" +
+	"\x03any\x18\x03 \x03(\tR\x03any\"m\n" +
 	"\n" +
 	"Disruption\x12'\n" +
 	"\x0fmax_unavailable\x18\x01 \x01(\x05R\x0emaxUnavailable\x126\n" +
-	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\xb1\x05\n" +
+	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\x97\x06\n" +
 	"\x03Job\x12#\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -5676,11 +5853,19 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\vrun_version\x18\x83\x01 \x01(\x03R\n" +
 	"runVersion\x12\x15\n" +
 	"\x05again\x18\x84\x01 \x01(\x03R\x05again\x12.\n" +
-	"\tsucceeded\x18\x85\x01 \x03(\v2\x0f.ohm.v1.IndexesR\tsucceeded\x12(\n" +
+	"\tsucceeded\x18\x85\x01 \x03(\v2\x0f.ohm.v1.IndexesR\tsucceeded\x12)\n" +
+	"\x05after\x18\x87\x01 \x03(\v2\x12.ohm.v1.DependencyR\x05after\x12\x1b\n" +
+	"\breleased\x18\x88\x01 \x01(\bR\breleased\x12\x1c\n" +
+	"\ttimed_out\x18\x89\x01 \x01(\bR\btimedOut\x12(\n" +
 	"\x0fstopped_through\x18\x86\x01 \x01(\x03R\x0estoppedThrough\x1a@\n" +
 	"\x12GroupVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"7\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"@\n" +
+	"\n" +
+	"Dependency\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\x03R\x03run\x12\x0e\n" +
+	"\x02on\x18\x03 \x01(\tR\x02on\"7\n" +
 	"\aIndexes\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
 	"\x06ranges\x18\x02 \x03(\x05R\x06ranges\"\xb1\x01\n" +
@@ -5718,11 +5903,12 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x04come\x18\x06 \x01(\x05R\x04come\x126\n" +
 	"\bprogress\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bprogress\x12\x18\n" +
 	"\amessage\x18\b \x01(\tR\amessage\x12\x1f\n" +
-	"\x04good\x18\t \x01(\v2\v.ohm.v1.JobR\x04good\"|\n" +
+	"\x04good\x18\t \x01(\v2\v.ohm.v1.JobR\x04good\"\x93\x01\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12+\n" +
 	"\x06groups\x18\x02 \x03(\v2\x13.ohm.v1.GroupCountsR\x06groups\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xc5\x02\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
+	"\x05cause\x18\x82\x01 \x01(\tR\x05cause\"\xc5\x02\n" +
 	"\vGroupCounts\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -6026,7 +6212,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -6058,174 +6244,179 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*Amount)(nil),                // 27: ohm.v1.Amount
 	(*UpdatePolicy)(nil),          // 28: ohm.v1.UpdatePolicy
 	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
-	(*Disruption)(nil),            // 30: ohm.v1.Disruption
-	(*Job)(nil),                   // 31: ohm.v1.Job
-	(*Indexes)(nil),               // 32: ohm.v1.Indexes
-	(*Run)(nil),                   // 33: ohm.v1.Run
-	(*Attempt)(nil),               // 34: ohm.v1.Attempt
-	(*Scaled)(nil),                // 35: ohm.v1.Scaled
-	(*Rollout)(nil),               // 36: ohm.v1.Rollout
-	(*Outcome)(nil),               // 37: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 38: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 39: ohm.v1.Slot
-	(*Fence)(nil),                 // 40: ohm.v1.Fence
-	(*Victim)(nil),                // 41: ohm.v1.Victim
-	(*Placement)(nil),             // 42: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 43: ohm.v1.ScopeFence
-	(*Status)(nil),                // 44: ohm.v1.Status
-	(*Ended)(nil),                 // 45: ohm.v1.Ended
-	(*Node)(nil),                  // 46: ohm.v1.Node
-	(*Intent)(nil),                // 47: ohm.v1.Intent
-	(*Alive)(nil),                 // 48: ohm.v1.Alive
-	(*Scheduler)(nil),             // 49: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 50: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 51: ohm.v1.Hold
-	(*Party)(nil),                 // 52: ohm.v1.Party
-	(*Conflict)(nil),              // 53: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 54: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 55: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 56: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 57: ohm.v1.Waiting
-	(*Meta)(nil),                  // 58: ohm.v1.Meta
-	(*Average)(nil),               // 59: ohm.v1.Average
-	(*Amounts)(nil),               // 60: ohm.v1.Amounts
-	(*Quota)(nil),                 // 61: ohm.v1.Quota
-	(*Share)(nil),                 // 62: ohm.v1.Share
-	nil,                           // 63: ohm.v1.Container.EnvEntry
-	nil,                           // 64: ohm.v1.Group.EnvEntry
-	nil,                           // 65: ohm.v1.Selector.LabelsEntry
-	nil,                           // 66: ohm.v1.Spread.SharesEntry
-	nil,                           // 67: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 68: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 69: ohm.v1.Node.AttributesEntry
-	nil,                           // 70: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 71: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 72: google.protobuf.Timestamp
+	(*After)(nil),                 // 30: ohm.v1.After
+	(*Disruption)(nil),            // 31: ohm.v1.Disruption
+	(*Job)(nil),                   // 32: ohm.v1.Job
+	(*Dependency)(nil),            // 33: ohm.v1.Dependency
+	(*Indexes)(nil),               // 34: ohm.v1.Indexes
+	(*Run)(nil),                   // 35: ohm.v1.Run
+	(*Attempt)(nil),               // 36: ohm.v1.Attempt
+	(*Scaled)(nil),                // 37: ohm.v1.Scaled
+	(*Rollout)(nil),               // 38: ohm.v1.Rollout
+	(*Outcome)(nil),               // 39: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 40: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 41: ohm.v1.Slot
+	(*Fence)(nil),                 // 42: ohm.v1.Fence
+	(*Victim)(nil),                // 43: ohm.v1.Victim
+	(*Placement)(nil),             // 44: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 45: ohm.v1.ScopeFence
+	(*Status)(nil),                // 46: ohm.v1.Status
+	(*Ended)(nil),                 // 47: ohm.v1.Ended
+	(*Node)(nil),                  // 48: ohm.v1.Node
+	(*Intent)(nil),                // 49: ohm.v1.Intent
+	(*Alive)(nil),                 // 50: ohm.v1.Alive
+	(*Scheduler)(nil),             // 51: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 52: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 53: ohm.v1.Hold
+	(*Party)(nil),                 // 54: ohm.v1.Party
+	(*Conflict)(nil),              // 55: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 56: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 57: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 58: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 59: ohm.v1.Waiting
+	(*Meta)(nil),                  // 60: ohm.v1.Meta
+	(*Average)(nil),               // 61: ohm.v1.Average
+	(*Amounts)(nil),               // 62: ohm.v1.Amounts
+	(*Quota)(nil),                 // 63: ohm.v1.Quota
+	(*Share)(nil),                 // 64: ohm.v1.Share
+	nil,                           // 65: ohm.v1.Container.EnvEntry
+	nil,                           // 66: ohm.v1.Group.EnvEntry
+	nil,                           // 67: ohm.v1.Selector.LabelsEntry
+	nil,                           // 68: ohm.v1.Spread.SharesEntry
+	nil,                           // 69: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 70: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 71: ohm.v1.Node.AttributesEntry
+	nil,                           // 72: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 73: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 74: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	63,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	65,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	64,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	66,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	71,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	73,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	65,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	67,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	66,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	68,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	71,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	71,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	71,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	71,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	71,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	71,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	71,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	71,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	73,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	73,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	73,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	73,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	73,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	73,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	73,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	73,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
 	27,  // 33: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
 	27,  // 34: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
-	71,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
-	71,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
-	67,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	73,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
+	73,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
+	69,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	23,  // 38: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	71,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	73,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	24,  // 40: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	14,  // 41: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	25,  // 42: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
 	26,  // 43: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
 	28,  // 44: ohm.v1.JobSpec.update:type_name -> ohm.v1.UpdatePolicy
-	30,  // 45: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
-	29,  // 46: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	37,  // 47: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	72,  // 48: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	72,  // 49: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	68,  // 50: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
-	35,  // 51: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
-	32,  // 52: ohm.v1.Job.succeeded:type_name -> ohm.v1.Indexes
-	31,  // 53: ohm.v1.Run.job:type_name -> ohm.v1.Job
-	34,  // 54: ohm.v1.Run.attempts:type_name -> ohm.v1.Attempt
-	32,  // 55: ohm.v1.Run.succeeded:type_name -> ohm.v1.Indexes
-	72,  // 56: ohm.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	72,  // 57: ohm.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	72,  // 58: ohm.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	39,  // 59: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
-	72,  // 60: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	31,  // 61: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
-	38,  // 62: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	72,  // 63: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	39,  // 64: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	39,  // 65: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,   // 66: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,   // 67: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,   // 68: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,   // 69: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	41,  // 70: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	72,  // 71: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	40,  // 72: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	72,  // 73: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	43,  // 74: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	39,  // 75: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,   // 76: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	72,  // 77: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	72,  // 78: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	42,  // 79: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	44,  // 80: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,   // 81: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,   // 82: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	69,  // 83: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	40,  // 84: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,   // 85: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	70,  // 86: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	40,  // 87: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	72,  // 88: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	72,  // 89: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	72,  // 90: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	72,  // 91: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,   // 92: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,   // 93: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	72,  // 94: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	40,  // 95: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	39,  // 96: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,   // 97: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	72,  // 98: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	39,  // 99: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	39,  // 100: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	72,  // 101: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	39,  // 102: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	52,  // 103: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	52,  // 104: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	72,  // 105: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	72,  // 106: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	55,  // 107: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	72,  // 108: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
-	72,  // 109: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	56,  // 110: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	72,  // 111: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	59,  // 112: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
-	60,  // 113: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	72,  // 114: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	60,  // 115: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	60,  // 116: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	60,  // 117: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	118, // [118:118] is the sub-list for method output_type
-	118, // [118:118] is the sub-list for method input_type
-	118, // [118:118] is the sub-list for extension type_name
-	118, // [118:118] is the sub-list for extension extendee
-	0,   // [0:118] is the sub-list for field type_name
+	30,  // 45: ohm.v1.JobSpec.after:type_name -> ohm.v1.After
+	73,  // 46: ohm.v1.JobSpec.deadline:type_name -> google.protobuf.Duration
+	31,  // 47: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
+	29,  // 48: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	39,  // 49: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	74,  // 50: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	74,  // 51: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	70,  // 52: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	37,  // 53: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
+	34,  // 54: ohm.v1.Job.succeeded:type_name -> ohm.v1.Indexes
+	33,  // 55: ohm.v1.Job.after:type_name -> ohm.v1.Dependency
+	32,  // 56: ohm.v1.Run.job:type_name -> ohm.v1.Job
+	36,  // 57: ohm.v1.Run.attempts:type_name -> ohm.v1.Attempt
+	34,  // 58: ohm.v1.Run.succeeded:type_name -> ohm.v1.Indexes
+	74,  // 59: ohm.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	74,  // 60: ohm.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	74,  // 61: ohm.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	41,  // 62: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
+	74,  // 63: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	32,  // 64: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
+	40,  // 65: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	74,  // 66: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	41,  // 67: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	41,  // 68: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,   // 69: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,   // 70: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,   // 71: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,   // 72: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	43,  // 73: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	74,  // 74: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	42,  // 75: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	74,  // 76: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	45,  // 77: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	41,  // 78: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,   // 79: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	74,  // 80: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	74,  // 81: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	44,  // 82: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	46,  // 83: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,   // 84: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,   // 85: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	71,  // 86: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	42,  // 87: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,   // 88: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	72,  // 89: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	42,  // 90: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	74,  // 91: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	74,  // 92: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	74,  // 93: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	74,  // 94: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,   // 95: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,   // 96: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	74,  // 97: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	42,  // 98: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	41,  // 99: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,   // 100: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	74,  // 101: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	41,  // 102: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	41,  // 103: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	74,  // 104: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	41,  // 105: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	54,  // 106: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	54,  // 107: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	74,  // 108: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	74,  // 109: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	57,  // 110: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	74,  // 111: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	74,  // 112: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	58,  // 113: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	74,  // 114: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	61,  // 115: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
+	62,  // 116: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	74,  // 117: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	62,  // 118: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	62,  // 119: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	62,  // 120: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	121, // [121:121] is the sub-list for method output_type
+	121, // [121:121] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -6234,15 +6425,15 @@ func file_ohm_v1_records_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_msgTypes[25].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[50].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[56].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[52].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   67,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
