@@ -246,6 +246,9 @@ func (a *applier) change(c *Change) {
 	case KindRollout:
 		j := a.job(k.Job)
 		j.Rollout, j.RolloutRevision = value[*ohmv1.Rollout](c), rev
+	case KindSchedule:
+		j := a.job(k.Job)
+		j.Schedule, j.ScheduleRevision = value[*ohmv1.Schedule](c), rev
 	case KindRun:
 		j := a.job(k.Job)
 		j.Runs = slices.DeleteFunc(slices.Clone(j.Runs), func(r *Run) bool { return r.Number == k.Run })
@@ -350,7 +353,7 @@ func (a *applier) finish(at Revision) (*Snapshot, error) {
 		j.Tasks = slices.DeleteFunc(j.Tasks, (*Task).empty)
 	}
 	for _, j := range a.jobs {
-		if j.Record == nil && j.Waiting == nil && j.Rollout == nil && len(j.Runs) == 0 && len(j.Tasks) == 0 {
+		if j.Record == nil && j.Waiting == nil && j.Rollout == nil && len(j.Runs) == 0 && j.Schedule == nil && len(j.Tasks) == 0 {
 			a.next.jobs.remove(j.Name, a.stamp)
 		}
 	}

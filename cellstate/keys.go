@@ -40,6 +40,7 @@ const (
 	KindAsk
 	KindRollout
 	KindRun
+	KindSchedule
 )
 
 // JobKey is where a job's record stands.
@@ -128,6 +129,9 @@ func RunKey(j JobName, run int64) Key {
 	return Key(fmt.Sprintf("runs/%s/%s/%08d", j.Namespace, j.Name, run))
 }
 
+// ScheduleKey is where it stands when runs of a job begin by themselves.
+func ScheduleKey(j JobName) Key { return Key("schedules/" + j.Namespace + "/" + j.Name) }
+
 // QuotaKey is where a quota stands.
 func QuotaKey(s Scope) Key { return Key("quotas/" + s.Kind + "/" + s.Name) }
 
@@ -142,7 +146,7 @@ func MetaKey(name string) Key { return Key("meta/" + name) }
 // Parsed is a key taken apart. Only the fields of its kind are set.
 type Parsed struct {
 	Kind    Kind
-	Job     JobName  // job, waiting, rollout, run
+	Job     JobName  // job, waiting, rollout, run, schedule
 	Run     int64    // run
 	Slot    Slot     // placement, ended, status
 	Attempt int      // ended
@@ -168,6 +172,8 @@ func (k Key) Parse() Parsed {
 		if run, err := strconv.ParseInt(p[3], 10, 64); err == nil {
 			return Parsed{Kind: KindRun, Job: JobName{p[1], p[2]}, Run: run}
 		}
+	case p[0] == "schedules" && len(p) == 3:
+		return Parsed{Kind: KindSchedule, Job: JobName{p[1], p[2]}}
 	case p[0] == "nodes" && len(p) == 2:
 		return Parsed{Kind: KindNode, Node: NodeName(p[1])}
 	case p[0] == "intents" && len(p) == 2:
@@ -267,6 +273,8 @@ func (k Kind) NewValue() proto.Message {
 		return new(ohmv1.Share)
 	case KindRollout:
 		return new(ohmv1.Rollout)
+	case KindSchedule:
+		return new(ohmv1.Schedule)
 	case KindRun:
 		return new(ohmv1.Run)
 	case KindExec:

@@ -25,6 +25,10 @@ func (s *Snapshot) RecordRevision(key Key) Revision {
 		if j := s.Job(k.Job); j != nil {
 			return j.RolloutRevision
 		}
+	case KindSchedule:
+		if j := s.Job(k.Job); j != nil {
+			return j.ScheduleRevision
+		}
 	case KindRun:
 		if j := s.Job(k.Job); j != nil {
 			if r := j.Run(k.Run); r != nil {
@@ -134,7 +138,7 @@ func (s *Snapshot) parts(r keyRange) []iter.Seq2[Key, Revision] {
 		}
 		return parts
 	}
-	if r.touches("tasks/") || r.touches("jobs/") || r.touches("events/") || r.touches("rollouts/") || r.touches("runs/") {
+	if r.touches("tasks/") || r.touches("jobs/") || r.touches("events/") || r.touches("rollouts/") || r.touches("runs/") || r.touches("schedules/") {
 		parts = append(parts, s.jobRecords(r))
 	}
 	if r.touches("nodes/") || r.touches("intents/") || r.touches("alive/") || r.touches("holds/") {
@@ -181,6 +185,9 @@ func (s *Snapshot) jobRecords(r keyRange) iter.Seq2[Key, Revision] {
 				return
 			}
 			if rollouts && j.Rollout != nil && !yield(RolloutKey(j.Name), j.RolloutRevision) {
+				return
+			}
+			if j.Schedule != nil && r.touches("schedules/") && !yield(ScheduleKey(j.Name), j.ScheduleRevision) {
 				return
 			}
 			if runs {

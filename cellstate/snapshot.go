@@ -146,7 +146,10 @@ type Job struct {
 	WaitingRevision Revision
 	Rollout         *ohmv1.Rollout // of a service; nil: its tasks are of its first version
 	RolloutRevision Revision
-	Runs            []*Run // by number: those that are over, and those that wait
+	Runs            []*Run          // by number: those that are over, and those that wait
+	Schedule        *ohmv1.Schedule // nil: no run of it begins by itself
+
+	ScheduleRevision Revision
 
 	stamp uint64
 }

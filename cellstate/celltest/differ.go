@@ -46,6 +46,7 @@ func dump(s *cellstate.Snapshot) map[string]string {
 		record(cellstate.JobKey(j.Name), j.Revision, j.Record)
 		record(cellstate.WaitingKey(j.Name), j.WaitingRevision, j.Waiting)
 		record(cellstate.RolloutKey(j.Name), j.RolloutRevision, j.Rollout)
+		record(cellstate.ScheduleKey(j.Name), j.ScheduleRevision, j.Schedule)
 		for _, r := range j.Runs {
 			record(cellstate.RunKey(j.Name, r.Number), r.Revision, r.Run)
 		}

@@ -31,20 +31,23 @@ func newMarker() *marker {
 func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write, names []cellstate.JobName) {
 	look := func(j *cellstate.Job) {
 		m.depends(j)
+		var w *cellstate.Write
 		gate, at := reconcile.Gate(s, j, now)
 		if gate != nil {
-			m.wake(j.Name, time.Time{})
-			writes = append(writes, cellstate.Write{Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Value: gate, Read: j.Revision}}})
-			names = append(names, j.Name)
-			return
+			w = &cellstate.Write{Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Value: gate, Read: j.Revision}}}
 		}
-		if slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }) {
-			m.wake(j.Name, at) // else not before that has ended, which is a change
-			return
+		if w == nil && !slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }) {
+			decision := reconcile.Job(s, j, now)
+			at = earliest(at, decision.Wake)
+			w = follow(s, j, decision.Done, now)
 		}
-		decision := reconcile.Job(s, j, now)
-		m.wake(j.Name, earliest(decision.Wake, at))
-		if w := follow(s, j, decision.Done, now); w != nil {
+		if w == nil {
+			var next time.Time
+			w, next = launch(s, j, now)
+			at = earliest(at, next)
+		}
+		if m.wake(j.Name, at); w != nil {
+			m.wake(j.Name, time.Time{}) // what it changes is looked at
 			writes, names = append(writes, *w), append(names, j.Name)
 		}
 	}

@@ -53,7 +53,11 @@ func (s *jobs) Get(ctx context.Context, req *ohmv1.GetJobRequest) (*ohmv1.GetJob
 	if err != nil {
 		return nil, err
 	}
-	resp := &ohmv1.GetJobResponse{Job: row.Record, Revision: int64(row.Revision), Status: status}
+	record := row.Record
+	if record == nil {
+		record = &ohmv1.Job{Spec: row.Schedule.GetSpec(), RequestId: row.Schedule.GetRequestId()}
+	}
+	resp := &ohmv1.GetJobResponse{Job: record, Revision: int64(row.Revision), Status: status}
 	if r := row.Run(req.GetRun()); r != nil && req.GetRun() != reconcile.RunOf(row) {
 		resp.Job, resp.Revision = r.GetJob(), int64(r.Revision)
 	}
@@ -67,8 +71,8 @@ func (s *jobs) List(ctx context.Context, req *ohmv1.ListJobsRequest) (*ohmv1.Lis
 	}
 	resp, now := &ohmv1.ListJobsResponse{}, time.Now()
 	for row := range in(snapshot, req.GetNamespace()) {
-		if row.Record != nil {
-			resp.Jobs = append(resp.Jobs, reconcile.Status(snapshot, row, now))
+		if status, ok := reconcile.RunStatus(snapshot, row, 0, now); ok {
+			resp.Jobs = append(resp.Jobs, status)
 		}
 	}
 	return resp, nil
@@ -121,7 +125,7 @@ func (s *jobs) Stop(ctx context.Context, req *ohmv1.StopJobsRequest) (*ohmv1.Sto
 	now := time.Now()
 	snapshot, err := s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
 		for name := range names {
-			row, err := find(at, name)
+			row, _, err := findRun(at, name, 0, now)
 			if err != nil {
 				return w, err
 			}
@@ -143,10 +147,10 @@ func (s *jobs) stopAll(ctx context.Context, namespace string) (*ohmv1.StopJobsRe
 		marked := 0
 		snapshot, err := s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
 			for row := range in(at, namespace) {
-				if len(w.Records) == maxJobs {
+				if len(w.Records) >= maxJobs {
 					break
 				}
-				if row.Live() {
+				if row.Live() || row.Schedule != nil {
 					names[row.Name] = true
 					addStop(&w, row, now)
 				}
@@ -164,8 +168,14 @@ func (s *jobs) stopAll(ctx context.Context, namespace string) (*ohmv1.StopJobsRe
 }
 
 // addStop adds the mark to a live job, and to one of which runs wait, which end unbegun; of another
-// one, that it is still as it was read.
+// one, that it is still as it was read. A schedule goes.
 func addStop(w *cellstate.Write, row *cellstate.Job, now time.Time) {
+	if row.Schedule != nil {
+		w.Records = append(w.Records, cellstate.Record{Key: cellstate.ScheduleKey(row.Name), Read: row.ScheduleRevision})
+		if row.Record == nil {
+			return
+		}
+	}
 	newest := reconcile.NewestRun(row)
 	if !row.Live() && (len(row.WaitingRuns()) == 0 || row.Record.GetStoppedThrough() >= newest) {
 		w.Guards = append(w.Guards, cellstate.Guard{Key: cellstate.JobKey(row.Name), Revision: row.Revision})
@@ -184,6 +194,8 @@ func stopped(s *cellstate.Snapshot, names map[cellstate.JobName]bool) *ohmv1.Sto
 	for name := range names {
 		if row := s.Job(name); row != nil && row.Record != nil {
 			resp.Jobs = append(resp.Jobs, reconcile.Status(s, row, now))
+		} else { // all that there was of it was a schedule
+			resp.Jobs = append(resp.Jobs, &ohmv1.JobStatus{Namespace: name.Namespace, Job: name.Name, State: reconcile.Stopped, Revision: int64(s.Revision())})
 		}
 	}
 	slices.SortFunc(resp.Jobs, func(a, b *ohmv1.JobStatus) int {

@@ -15,16 +15,13 @@ import (
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
-// maxWaitingRuns bounds the runs of one job that wait for their turn.
-const maxWaitingRuns = 100
-
 // runsToEnd says whether a job of this spec is one that ends by itself.
 func runsToEnd(spec *ohmv1.JobSpec) bool { return spec.GetKind() == "batch" || spec.GetKind() == "ml" }
 
 // findRun is the job's row and the status of one of its runs; 0: of the one that its record is of.
 func findRun(s *cellstate.Snapshot, name cellstate.JobName, run int64, now time.Time) (*cellstate.Job, *ohmv1.JobStatus, error) {
 	row := s.Job(name)
-	if row == nil || row.Record == nil && run == 0 {
+	if row == nil || row.Record == nil && row.Schedule == nil && run == 0 {
 		return nil, nil, refuse(cellstate.ErrNotFound, "job %s not found", name)
 	}
 	status, ok := reconcile.RunStatus(s, row, run, now)
@@ -66,7 +63,7 @@ func nextRun(w *cellstate.Write, at *cellstate.Snapshot, run *ohmv1.Job, now tim
 	if was := row.Record.GetSpec(); row.Live() && !runsToEnd(was) {
 		return nil, false, changeable(name, was, run.GetSpec())
 	}
-	if len(waiting) >= maxWaitingRuns {
+	if len(waiting) >= reconcile.MaxWaitingRuns {
 		return nil, false, refuse(errFull, "queue full: %d runs of job %s wait for their turn already; try again when some of them have ended, or end them with `ohm stop %s`", len(waiting), name, name.Name)
 	}
 	sub.Waits = true
@@ -100,7 +97,7 @@ func (s *jobs) Again(ctx context.Context, req *ohmv1.AgainRequest) (*ohmv1.Submi
 	resp := &ohmv1.SubmitResponse{}
 	snapshot, err := s.write(ctx, func(at *cellstate.Snapshot) (w cellstate.Write, err error) {
 		row := at.Job(name)
-		if row == nil || reconcile.NewestRun(row) == 0 {
+		if row == nil || reconcile.NewestRun(row) == 0 && row.Schedule == nil {
 			return w, refuse(cellstate.ErrNotFound, "job %s not found", name)
 		}
 		next, err := again(at, row, req, now)
@@ -142,6 +139,8 @@ func again(at *cellstate.Snapshot, row *cellstate.Job, req *ohmv1.AgainRequest, 
 		was, succeeded = r.GetJob(), r.GetSucceeded()
 	} else if number == reconcile.RunOf(row) && req.GetOnlyFailed() && was.GetDone() != nil {
 		succeeded = reconcile.SlotsDone(at, row, now)
+	} else if number == 0 && row.Schedule != nil { // it has not run yet
+		was = &ohmv1.Job{Spec: row.Schedule.GetSpec()}
 	} else if number != reconcile.RunOf(row) {
 		return nil, refuse(cellstate.ErrNotFound, "run %d of job %s not found; `ohm job history %s` lists those that are known", number, row.Name, row.Name.Name)
 	}

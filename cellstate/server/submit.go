@@ -58,6 +58,13 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 			if err := knownScheduler(at, spec); err != nil {
 				return w, err
 			}
+			if spec.GetSchedule() != nil {
+				if resp.Jobs[i], err = schedule(&w, at, spec, req.GetRequestId(), now); err != nil {
+					return w, err
+				}
+				follows.add(resp.Jobs[i])
+				continue
+			}
 			if req.GetNewRun() && runsToEnd(spec) {
 				again := &ohmv1.Job{Spec: spec, RequestId: req.GetRequestId(), SubmitTime: timestamppb.New(now), After: after}
 				submitted, begins, err := nextRun(&w, at, again, now)

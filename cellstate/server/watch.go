@@ -54,7 +54,7 @@ func (s *jobs) eachChange(ctx context.Context, name cellstate.JobName, look func
 	for due := true; ; {
 		snapshot, newer := s.cfg.Mirror.Watch()
 		row := snapshot.Job(name)
-		if row == nil || row.Record == nil && len(row.Runs) == 0 {
+		if row == nil || row.Record == nil && len(row.Runs) == 0 && row.Schedule == nil {
 			return refuse(cellstate.ErrNotFound, "job %s not found", name)
 		}
 		scheduler := snapshot.Scheduler(row.Record.GetSpec().GetScheduler())

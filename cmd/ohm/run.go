@@ -97,6 +97,11 @@ func (a *app) runJobs(ctx context.Context, files []string, opts runOptions) erro
 	} else if jobs, err = a.readJobs(files, opts.namespaceGiven); err != nil {
 		return err
 	}
+	for _, j := range jobs {
+		if opts.wait && j.Schedule != nil {
+			return refuse("job %s runs by its schedule, so that --wait would wait for ever; leave it out, or see `ohm job history %s`", j.Name, j.Name)
+		}
+	}
 	if opts.requestID == "" {
 		opts.requestID = ulid.MustNew(ulid.Timestamp(a.now()), rand.Reader).String()
 	}
@@ -294,6 +299,9 @@ func (a *app) showSubmitted(done *ohmv1.SubmitResponse, specs []*ohmv1.JobSpec) 
 			for _, j := range done.Jobs {
 				word, kind := "submitted", kinds[j.Namespace+"/"+j.Job]
 				switch {
+				case j.Next != nil:
+					p.linef("%s  %s  scheduled, next at %s", j.Job, kinds[j.Namespace+"/"+j.Job], j.Next.AsTime().Format(time.RFC3339))
+					continue
 				case j.Waits:
 					word = "waits for the run before it"
 				case j.Unchanged:

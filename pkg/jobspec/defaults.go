@@ -54,6 +54,7 @@ func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Precedence == nil {
 		spec.Precedence = proto.Int32(DefaultPrecedence(spec.Kind))
 	}
+	scheduleDefaults(spec.Schedule)
 	for _, g := range spec.Groups {
 		slices.SortFunc(g.GetPorts(), byName) // in the file it is a map
 		defaultHealth(g.GetHealth())

@@ -54,6 +54,11 @@ func jobFields() []field[ohmv1.JobSpec] {
 			read: func(r *reader, at place, v ast.Node, j *job) { j.MaxRuntime = r.duration(at, v) }},
 		{name: "deadline", form: "duration", preset: "none", meaning: "How long a run may take from its submission, waiting included. One that takes longer has failed, as TimedOut.", kinds: "batch, ml", aka: []string{"runDeadline", "activeDeadlineSeconds"},
 			read: func(r *reader, at place, v ast.Node, j *job) { j.Deadline = r.duration(at, v) }},
+		{name: "schedule", form: "map", preset: "none: it runs when it is submitted", meaning: "When runs begin by themselves: see [pipelines.md](pipelines.md#schedules).", kinds: "batch, ml", aka: []string{"cron", "periodic", "cronSchedule"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				j.Schedule = &ohmv1.Cron{}
+				readMap(r, at, v, scheduleFields(), j.Schedule)
+			}},
 		{name: "after", form: "map", preset: "none", meaning: "The jobs that a run follows: see [pipelines.md](pipelines.md#one-job-after-another).", kinds: "batch, ml", aka: []string{"depends", "dependsOn", "needs", "dependencies"},
 			read: func(r *reader, at place, v ast.Node, j *job) {
 				j.After = &ohmv1.After{}
@@ -87,7 +92,7 @@ func jobFields() []field[ohmv1.JobSpec] {
 					j.Groups = append(j.Groups, g)
 				}
 			}},
-		later[job]("restart"), later[job]("schedule"),
+		later[job]("restart"),
 	}
 }
 

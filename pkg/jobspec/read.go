@@ -18,7 +18,7 @@ type place struct{ path, name string }
 func (p place) key(name string) place {
 	label := name
 	// Inside a named map a bare "count" or "signal" would not say which.
-	if p.name == "gang" || p.name == "stop" || p.name == "gpus" || p.name == "capabilities" || p.name == "spread" || p.name == "whenSilent" || p.name == "disruption" || p.name == "retry" || p.name == "update" || p.name == "after" {
+	if p.name == "gang" || p.name == "stop" || p.name == "gpus" || p.name == "capabilities" || p.name == "spread" || p.name == "whenSilent" || p.name == "disruption" || p.name == "retry" || p.name == "update" || p.name == "after" || p.name == "schedule" {
 		label = p.name + "." + name
 	}
 	if p.path == "" {

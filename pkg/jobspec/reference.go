@@ -35,6 +35,7 @@ func sections() []section {
 		sectionOf("the job", "The job", "", jobFields()),
 		sectionOf("gang", "`gang`", "ml", gangFields()),
 		sectionOf("retry", "`retry`", "batch, ml", retryFields()),
+		sectionOf("schedule", "`schedule`", "batch, ml", scheduleFields()),
 		sectionOf("after", "`after`: at least one of these", "batch, ml", afterFields()),
 		sectionOf("update", "`update`", "service", updateFields()),
 		sectionOf("stop", "`stop`", "", stopFields()),

@@ -86,6 +86,7 @@ func Validate(spec *ohmv1.JobSpec) []Problem {
 	checkSilent(&ps, spec, kindKnown)
 	checkDisruption(&ps, spec, kindKnown)
 	checkAfter(&ps, spec, kindKnown)
+	checkSchedule(&ps, spec, kindKnown)
 	checkGroups(&ps, spec, kindKnown)
 	if size := proto.Size(spec); size > MaxSize {
 		ps.add("", "the job takes %d bytes, more than the limit of %s", size, resource.FormatBytes(MaxSize))

@@ -194,6 +194,9 @@ func RunStatus(s *cellstate.Snapshot, j *cellstate.Job, number int64, now time.T
 	if j.Record != nil && (number == 0 || number == RunOf(j)) {
 		return Status(s, j, now), true
 	}
+	if j.Record == nil && number == 0 && j.Schedule != nil {
+		return scheduled(s, j, now), true
+	}
 	r := j.Run(number)
 	if r == nil {
 		return nil, false

@@ -29,7 +29,7 @@ func (l Limits) Status(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *
 		State: decision.State, Groups: decision.Counts,
 		Scheduler: d.spec.GetScheduler(), Precedence: d.spec.GetPrecedence(), Version: record.GetVersion(),
 		Submitted: record.GetSubmitTime(), Revision: int64(s.Revision()), RequestId: record.GetRequestId(),
-		Run: RunOf(j), RunsWaiting: int32(len(j.WaitingRuns())),
+		Run: RunOf(j), RunsWaiting: int32(len(j.WaitingRuns())), Next: NextDue(j, now),
 	}
 	until := now
 	if done := record.GetDone(); done.GetTime() != nil {
@@ -43,7 +43,9 @@ func (l Limits) Status(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *
 	if record.GetSubmitTime() != nil {
 		out.Elapsed = durationpb.New(max(0, until.Sub(record.GetSubmitTime().AsTime())))
 	}
-	out.Message = l.message(d, decision)
+	if out.Message = l.message(d, decision); out.Message == "" && out.Next != nil {
+		out.Message = nextText(out.Next)
+	}
 	out.PlacedAfter = placedAfter(j)
 	if decision.State == Failed {
 		out.Failed = d.failedEnds()

@@ -461,6 +461,7 @@ type Submitted struct {
 	Scaled        []*Scaled              `protobuf:"bytes,106,rep,name=scaled,proto3" json:"scaled,omitempty"`      // groups of which the count is not the one submitted, since somebody has set it
 	Run           int64                  `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`
 	Waits         bool                   `protobuf:"varint,131,opt,name=waits,proto3" json:"waits,omitempty"` // for the run before; it has no version yet
+	Next          *timestamppb.Timestamp `protobuf:"bytes,132,opt,name=next,proto3" json:"next,omitempty"`    // it runs by a schedule: when it is due
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,6 +550,13 @@ func (x *Submitted) GetWaits() bool {
 		return x.Waits
 	}
 	return false
+}
+
+func (x *Submitted) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
 }
 
 type AgainRequest struct {
@@ -1093,7 +1101,7 @@ type JobStatus struct {
 	Namespace  string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Job        string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	Kind       string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	State      string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // Pending | Running | Stopping | Succeeded | Failed | Stopped | Skipped
+	State      string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // Pending | Running | Stopping | Succeeded | Failed | Stopped | Skipped | Scheduled
 	Groups     []*GroupCounts         `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
 	Scheduler  string                 `protobuf:"bytes,6,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
 	Precedence int32                  `protobuf:"varint,7,opt,name=precedence,proto3" json:"precedence,omitempty"`
@@ -1107,11 +1115,12 @@ type JobStatus struct {
 	Rollout    string                 `protobuf:"bytes,110,opt,name=rollout,proto3" json:"rollout,omitempty"` // of a service: how far its tasks have come to its version: Running | Paused | Failed | Reverting | Done | Reverted; empty: the version is the first
 	// placed_after is the time from the submission until the last of its tasks had its first node; absent:
 	// one has none yet, or the cell does not keep it any more.
-	PlacedAfter    *durationpb.Duration `protobuf:"bytes,120,opt,name=placed_after,json=placedAfter,proto3" json:"placed_after,omitempty"`
-	RolloutMessage string               `protobuf:"bytes,122,opt,name=rollout_message,json=rolloutMessage,proto3" json:"rollout_message,omitempty"` // why it has failed, or went back, for people
-	Failed         []*TaskEnd           `protobuf:"bytes,121,rep,name=failed,proto3" json:"failed,omitempty"`                                       // of a job that has failed: the first few of the tasks that have
-	Run            int64                `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`                                            // among those of the job's name
-	RunsWaiting    int32                `protobuf:"varint,131,opt,name=runs_waiting,json=runsWaiting,proto3" json:"runs_waiting,omitempty"`         // for this one to end
+	PlacedAfter    *durationpb.Duration   `protobuf:"bytes,120,opt,name=placed_after,json=placedAfter,proto3" json:"placed_after,omitempty"`
+	RolloutMessage string                 `protobuf:"bytes,122,opt,name=rollout_message,json=rolloutMessage,proto3" json:"rollout_message,omitempty"` // why it has failed, or went back, for people
+	Failed         []*TaskEnd             `protobuf:"bytes,121,rep,name=failed,proto3" json:"failed,omitempty"`                                       // of a job that has failed: the first few of the tasks that have
+	Run            int64                  `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`                                            // among those of the job's name
+	RunsWaiting    int32                  `protobuf:"varint,131,opt,name=runs_waiting,json=runsWaiting,proto3" json:"runs_waiting,omitempty"`         // for this one to end
+	Next           *timestamppb.Timestamp `protobuf:"bytes,132,opt,name=next,proto3" json:"next,omitempty"`                                           // when its schedule is due; absent: it has none
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1284,6 +1293,13 @@ func (x *JobStatus) GetRunsWaiting() int32 {
 		return x.RunsWaiting
 	}
 	return 0
+}
+
+func (x *JobStatus) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
 }
 
 // TaskEnd is how the last attempt of a task ended.
@@ -3464,7 +3480,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\anew_run\x18\x82\x01 \x01(\bR\x06newRun\"S\n" +
 	"\x0eSubmitResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.SubmittedR\x04jobs\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xdf\x01\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\x90\x02\n" +
 	"\tSubmitted\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x18\n" +
@@ -3473,7 +3489,8 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\anotices\x18\x05 \x03(\tR\anotices\x12&\n" +
 	"\x06scaled\x18j \x03(\v2\x0e.ohm.v1.ScaledR\x06scaled\x12\x11\n" +
 	"\x03run\x18\x82\x01 \x01(\x03R\x03run\x12\x15\n" +
-	"\x05waits\x18\x83\x01 \x01(\bR\x05waits\"\x90\x01\n" +
+	"\x05waits\x18\x83\x01 \x01(\bR\x05waits\x12/\n" +
+	"\x04next\x18\x84\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\x90\x01\n" +
 	"\fAgainRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x10\n" +
@@ -3516,7 +3533,7 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"9\n" +
 	"\x10ListJobsResponse\x12%\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\xc1\x05\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x11.ohm.v1.JobStatusR\x04jobs\"\xf2\x05\n" +
 	"\tJobStatus\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -3541,7 +3558,8 @@ const file_ohm_v1_jobs_proto_rawDesc = "" +
 	"\x0frollout_message\x18z \x01(\tR\x0erolloutMessage\x12'\n" +
 	"\x06failed\x18y \x03(\v2\x0f.ohm.v1.TaskEndR\x06failed\x12\x11\n" +
 	"\x03run\x18\x82\x01 \x01(\x03R\x03run\x12\"\n" +
-	"\fruns_waiting\x18\x83\x01 \x01(\x05R\vrunsWaiting\"\x82\x01\n" +
+	"\fruns_waiting\x18\x83\x01 \x01(\x05R\vrunsWaiting\x12/\n" +
+	"\x04next\x18\x84\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\x82\x01\n" +
 	"\aTaskEnd\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -3801,8 +3819,8 @@ var file_ohm_v1_jobs_proto_goTypes = []any{
 	(*Series)(nil),                // 42: ohm.v1.Series
 	(*JobSpec)(nil),               // 43: ohm.v1.JobSpec
 	(*Scaled)(nil),                // 44: ohm.v1.Scaled
-	(*GroupCounts)(nil),           // 45: ohm.v1.GroupCounts
-	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*GroupCounts)(nil),           // 46: ohm.v1.GroupCounts
 	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
 	(*Attempt)(nil),               // 48: ohm.v1.Attempt
 	(*Job)(nil),                   // 49: ohm.v1.Job
@@ -3816,83 +3834,85 @@ var file_ohm_v1_jobs_proto_depIdxs = []int32{
 	43, // 2: ohm.v1.SubmitRequest.jobs:type_name -> ohm.v1.JobSpec
 	6,  // 3: ohm.v1.SubmitResponse.jobs:type_name -> ohm.v1.Submitted
 	44, // 4: ohm.v1.Submitted.scaled:type_name -> ohm.v1.Scaled
-	10, // 5: ohm.v1.HistoryResponse.runs:type_name -> ohm.v1.RunView
-	45, // 6: ohm.v1.RunView.groups:type_name -> ohm.v1.GroupCounts
-	46, // 7: ohm.v1.RunView.submitted:type_name -> google.protobuf.Timestamp
-	46, // 8: ohm.v1.RunView.ended:type_name -> google.protobuf.Timestamp
-	47, // 9: ohm.v1.RunView.elapsed:type_name -> google.protobuf.Duration
-	48, // 10: ohm.v1.RunView.attempts:type_name -> ohm.v1.Attempt
-	49, // 11: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
-	15, // 12: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
-	15, // 13: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	45, // 14: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
-	46, // 15: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
-	46, // 16: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
-	47, // 17: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
-	47, // 18: ohm.v1.JobStatus.placed_after:type_name -> google.protobuf.Duration
-	16, // 19: ohm.v1.JobStatus.failed:type_name -> ohm.v1.TaskEnd
-	20, // 20: ohm.v1.EndpointsResponse.endpoints:type_name -> ohm.v1.Endpoint
-	15, // 21: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
-	27, // 22: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
-	46, // 23: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
-	50, // 24: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
-	41, // 25: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
-	51, // 26: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
-	46, // 27: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 28: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
-	46, // 29: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
-	31, // 30: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
-	32, // 31: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
-	31, // 32: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
-	35, // 33: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
-	52, // 34: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
-	40, // 35: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
-	41, // 36: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
-	46, // 37: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
-	47, // 38: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
-	47, // 39: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
-	42, // 40: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
-	42, // 41: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
-	47, // 42: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
-	4,  // 43: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
-	11, // 44: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
-	13, // 45: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
-	11, // 46: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
-	23, // 47: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
-	25, // 48: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
-	28, // 49: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
-	33, // 50: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
-	36, // 51: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
-	38, // 52: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
-	17, // 53: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
-	18, // 54: ohm.v1.Jobs.Endpoints:input_type -> ohm.v1.EndpointsRequest
-	18, // 55: ohm.v1.Jobs.WatchEndpoints:input_type -> ohm.v1.EndpointsRequest
-	7,  // 56: ohm.v1.Jobs.Again:input_type -> ohm.v1.AgainRequest
-	8,  // 57: ohm.v1.Jobs.History:input_type -> ohm.v1.HistoryRequest
-	21, // 58: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
-	0,  // 59: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
-	5,  // 60: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
-	12, // 61: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
-	14, // 62: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
-	15, // 63: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
-	24, // 64: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
-	26, // 65: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
-	30, // 66: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
-	34, // 67: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
-	37, // 68: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
-	39, // 69: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
-	15, // 70: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
-	19, // 71: ohm.v1.Jobs.Endpoints:output_type -> ohm.v1.EndpointsResponse
-	19, // 72: ohm.v1.Jobs.WatchEndpoints:output_type -> ohm.v1.EndpointsResponse
-	5,  // 73: ohm.v1.Jobs.Again:output_type -> ohm.v1.SubmitResponse
-	9,  // 74: ohm.v1.Jobs.History:output_type -> ohm.v1.HistoryResponse
-	22, // 75: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
-	1,  // 76: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
-	60, // [60:77] is the sub-list for method output_type
-	43, // [43:60] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	45, // 5: ohm.v1.Submitted.next:type_name -> google.protobuf.Timestamp
+	10, // 6: ohm.v1.HistoryResponse.runs:type_name -> ohm.v1.RunView
+	46, // 7: ohm.v1.RunView.groups:type_name -> ohm.v1.GroupCounts
+	45, // 8: ohm.v1.RunView.submitted:type_name -> google.protobuf.Timestamp
+	45, // 9: ohm.v1.RunView.ended:type_name -> google.protobuf.Timestamp
+	47, // 10: ohm.v1.RunView.elapsed:type_name -> google.protobuf.Duration
+	48, // 11: ohm.v1.RunView.attempts:type_name -> ohm.v1.Attempt
+	49, // 12: ohm.v1.GetJobResponse.job:type_name -> ohm.v1.Job
+	15, // 13: ohm.v1.GetJobResponse.status:type_name -> ohm.v1.JobStatus
+	15, // 14: ohm.v1.ListJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	46, // 15: ohm.v1.JobStatus.groups:type_name -> ohm.v1.GroupCounts
+	45, // 16: ohm.v1.JobStatus.submitted:type_name -> google.protobuf.Timestamp
+	45, // 17: ohm.v1.JobStatus.ended:type_name -> google.protobuf.Timestamp
+	47, // 18: ohm.v1.JobStatus.elapsed:type_name -> google.protobuf.Duration
+	47, // 19: ohm.v1.JobStatus.placed_after:type_name -> google.protobuf.Duration
+	16, // 20: ohm.v1.JobStatus.failed:type_name -> ohm.v1.TaskEnd
+	45, // 21: ohm.v1.JobStatus.next:type_name -> google.protobuf.Timestamp
+	20, // 22: ohm.v1.EndpointsResponse.endpoints:type_name -> ohm.v1.Endpoint
+	15, // 23: ohm.v1.StopJobsResponse.jobs:type_name -> ohm.v1.JobStatus
+	27, // 24: ohm.v1.ListTasksResponse.tasks:type_name -> ohm.v1.TaskView
+	45, // 25: ohm.v1.TaskView.since:type_name -> google.protobuf.Timestamp
+	50, // 26: ohm.v1.TaskView.gpus:type_name -> ohm.v1.DeviceShare
+	41, // 27: ohm.v1.TaskView.usage:type_name -> ohm.v1.Usage
+	51, // 28: ohm.v1.TaskView.ports:type_name -> ohm.v1.Port
+	45, // 29: ohm.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 30: ohm.v1.LogsRequest.from:type_name -> ohm.v1.LogPosition
+	45, // 31: ohm.v1.LogChunk.expired:type_name -> google.protobuf.Timestamp
+	31, // 32: ohm.v1.ExecStart.size:type_name -> ohm.v1.TerminalSize
+	32, // 33: ohm.v1.ExecInput.start:type_name -> ohm.v1.ExecStart
+	31, // 34: ohm.v1.ExecInput.size:type_name -> ohm.v1.TerminalSize
+	35, // 35: ohm.v1.ExecOutput.end:type_name -> ohm.v1.ExecEnd
+	52, // 36: ohm.v1.ListExecsResponse.execs:type_name -> ohm.v1.ExecRecord
+	40, // 37: ohm.v1.StatsResponse.tasks:type_name -> ohm.v1.TaskStats
+	41, // 38: ohm.v1.TaskStats.usage:type_name -> ohm.v1.Usage
+	45, // 39: ohm.v1.Usage.time:type_name -> google.protobuf.Timestamp
+	47, // 40: ohm.v1.Usage.window:type_name -> google.protobuf.Duration
+	47, // 41: ohm.v1.Usage.cpu:type_name -> google.protobuf.Duration
+	42, // 42: ohm.v1.Usage.cpu_milli:type_name -> ohm.v1.Series
+	42, // 43: ohm.v1.Usage.memory_bytes:type_name -> ohm.v1.Series
+	47, // 44: ohm.v1.Usage.throttled:type_name -> google.protobuf.Duration
+	4,  // 45: ohm.v1.Jobs.Submit:input_type -> ohm.v1.SubmitRequest
+	11, // 46: ohm.v1.Jobs.Get:input_type -> ohm.v1.GetJobRequest
+	13, // 47: ohm.v1.Jobs.List:input_type -> ohm.v1.ListJobsRequest
+	11, // 48: ohm.v1.Jobs.Watch:input_type -> ohm.v1.GetJobRequest
+	23, // 49: ohm.v1.Jobs.Stop:input_type -> ohm.v1.StopJobsRequest
+	25, // 50: ohm.v1.Jobs.ListTasks:input_type -> ohm.v1.ListTasksRequest
+	28, // 51: ohm.v1.Jobs.Logs:input_type -> ohm.v1.LogsRequest
+	33, // 52: ohm.v1.Jobs.Exec:input_type -> ohm.v1.ExecInput
+	36, // 53: ohm.v1.Jobs.ListExecs:input_type -> ohm.v1.ListExecsRequest
+	38, // 54: ohm.v1.Jobs.Stats:input_type -> ohm.v1.StatsRequest
+	17, // 55: ohm.v1.Jobs.Roll:input_type -> ohm.v1.RollRequest
+	18, // 56: ohm.v1.Jobs.Endpoints:input_type -> ohm.v1.EndpointsRequest
+	18, // 57: ohm.v1.Jobs.WatchEndpoints:input_type -> ohm.v1.EndpointsRequest
+	7,  // 58: ohm.v1.Jobs.Again:input_type -> ohm.v1.AgainRequest
+	8,  // 59: ohm.v1.Jobs.History:input_type -> ohm.v1.HistoryRequest
+	21, // 60: ohm.v1.Jobs.Scale:input_type -> ohm.v1.ScaleRequest
+	0,  // 61: ohm.v1.Jobs.Rebalance:input_type -> ohm.v1.RebalanceRequest
+	5,  // 62: ohm.v1.Jobs.Submit:output_type -> ohm.v1.SubmitResponse
+	12, // 63: ohm.v1.Jobs.Get:output_type -> ohm.v1.GetJobResponse
+	14, // 64: ohm.v1.Jobs.List:output_type -> ohm.v1.ListJobsResponse
+	15, // 65: ohm.v1.Jobs.Watch:output_type -> ohm.v1.JobStatus
+	24, // 66: ohm.v1.Jobs.Stop:output_type -> ohm.v1.StopJobsResponse
+	26, // 67: ohm.v1.Jobs.ListTasks:output_type -> ohm.v1.ListTasksResponse
+	30, // 68: ohm.v1.Jobs.Logs:output_type -> ohm.v1.LogChunk
+	34, // 69: ohm.v1.Jobs.Exec:output_type -> ohm.v1.ExecOutput
+	37, // 70: ohm.v1.Jobs.ListExecs:output_type -> ohm.v1.ListExecsResponse
+	39, // 71: ohm.v1.Jobs.Stats:output_type -> ohm.v1.StatsResponse
+	15, // 72: ohm.v1.Jobs.Roll:output_type -> ohm.v1.JobStatus
+	19, // 73: ohm.v1.Jobs.Endpoints:output_type -> ohm.v1.EndpointsResponse
+	19, // 74: ohm.v1.Jobs.WatchEndpoints:output_type -> ohm.v1.EndpointsResponse
+	5,  // 75: ohm.v1.Jobs.Again:output_type -> ohm.v1.SubmitResponse
+	9,  // 76: ohm.v1.Jobs.History:output_type -> ohm.v1.HistoryResponse
+	22, // 77: ohm.v1.Jobs.Scale:output_type -> ohm.v1.ScaleResponse
+	1,  // 78: ohm.v1.Jobs.Rebalance:output_type -> ohm.v1.RebalanceResponse
+	62, // [62:79] is the sub-list for method output_type
+	45, // [45:62] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_jobs_proto_init() }

@@ -2073,6 +2073,7 @@ type JobSpec struct {
 	Update        *UpdatePolicy          `protobuf:"bytes,110,opt,name=update,proto3" json:"update,omitempty"`
 	StartOnce     bool                   `protobuf:"varint,76,opt,name=start_once,json=startOnce,proto3" json:"start_once,omitempty"` // each slot is started at most once, whatever becomes of it; retries is 0 then
 	After         *After                 `protobuf:"bytes,130,opt,name=after,proto3" json:"after,omitempty"`
+	Schedule      *Cron                  `protobuf:"bytes,132,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	Deadline      *durationpb.Duration   `protobuf:"bytes,131,opt,name=deadline,proto3" json:"deadline,omitempty"`     // of a run, from its submission; absent: none
 	Disruption    *Disruption            `protobuf:"bytes,105,opt,name=disruption,proto3" json:"disruption,omitempty"` // absent: others may take as many tasks at once as they need
 	unknownFields protoimpl.UnknownFields
@@ -2221,6 +2222,13 @@ func (x *JobSpec) GetAfter() *After {
 	return nil
 }
 
+func (x *JobSpec) GetSchedule() *Cron {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
 func (x *JobSpec) GetDeadline() *durationpb.Duration {
 	if x != nil {
 		return x.Deadline
@@ -2297,6 +2305,91 @@ func (x *After) GetAny() []string {
 	return nil
 }
 
+// Cron says when runs of a job begin by themselves.
+type Cron struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`                                  // five fields
+	TimeZone      string                 `protobuf:"bytes,2,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`          // IANA's name; empty: UTC
+	Overlap       string                 `protobuf:"bytes,3,opt,name=overlap,proto3" json:"overlap,omitempty"`                            // forbid | replace | queue
+	CatchUp       string                 `protobuf:"bytes,4,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`             // none | one | all
+	Limit         int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                               // of all: so many times that were missed, the newest
+	StartWithin   *durationpb.Duration   `protobuf:"bytes,6,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"` // of none: how late a run may begin
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cron) Reset() {
+	*x = Cron{}
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cron) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cron) ProtoMessage() {}
+
+func (x *Cron) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cron.ProtoReflect.Descriptor instead.
+func (*Cron) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Cron) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *Cron) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *Cron) GetOverlap() string {
+	if x != nil {
+		return x.Overlap
+	}
+	return ""
+}
+
+func (x *Cron) GetCatchUp() string {
+	if x != nil {
+		return x.CatchUp
+	}
+	return ""
+}
+
+func (x *Cron) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Cron) GetStartWithin() *durationpb.Duration {
+	if x != nil {
+		return x.StartWithin
+	}
+	return nil
+}
+
 // Disruption bounds how many tasks of each group may be down at a time for what others want:
 // evictions and drains. One of the two is set.
 type Disruption struct {
@@ -2309,7 +2402,7 @@ type Disruption struct {
 
 func (x *Disruption) Reset() {
 	*x = Disruption{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2414,7 @@ func (x *Disruption) String() string {
 func (*Disruption) ProtoMessage() {}
 
 func (x *Disruption) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2427,7 @@ func (x *Disruption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disruption.ProtoReflect.Descriptor instead.
 func (*Disruption) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Disruption) GetMaxUnavailable() int32 {
@@ -2372,21 +2465,22 @@ type Job struct {
 	Scaled        []*Scaled        `protobuf:"bytes,106,rep,name=scaled,proto3" json:"scaled,omitempty"` // the counts of the spec that somebody has set since it was submitted
 	// run is the number of this life of the job among those of its name, from 1: from a
 	// submission to the end of what it began. 0: of a release that did not count.
-	Run            int64         `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`
-	RunVersion     int64         `protobuf:"varint,131,opt,name=run_version,json=runVersion,proto3" json:"run_version,omitempty"`             // the first version of the run
-	Again          int64         `protobuf:"varint,132,opt,name=again,proto3" json:"again,omitempty"`                                         // the run that this one does once more; 0: none
-	Succeeded      []*Indexes    `protobuf:"bytes,133,rep,name=succeeded,proto3" json:"succeeded,omitempty"`                                  // slots that need not run, since they have succeeded in the run again
-	After          []*Dependency `protobuf:"bytes,135,rep,name=after,proto3" json:"after,omitempty"`                                          // what the run waits for before anything of it starts
-	Released       bool          `protobuf:"varint,136,opt,name=released,proto3" json:"released,omitempty"`                                   // it does so no more. Written by the keeper.
-	TimedOut       bool          `protobuf:"varint,137,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`                   // the run was not over within its deadline. Written by the keeper.
-	StoppedThrough int64         `protobuf:"varint,134,opt,name=stopped_through,json=stoppedThrough,proto3" json:"stopped_through,omitempty"` // the newest run that was asked for when the job was last stopped
+	Run            int64                  `protobuf:"varint,130,opt,name=run,proto3" json:"run,omitempty"`
+	RunVersion     int64                  `protobuf:"varint,131,opt,name=run_version,json=runVersion,proto3" json:"run_version,omitempty"`             // the first version of the run
+	Again          int64                  `protobuf:"varint,132,opt,name=again,proto3" json:"again,omitempty"`                                         // the run that this one does once more; 0: none
+	Succeeded      []*Indexes             `protobuf:"bytes,133,rep,name=succeeded,proto3" json:"succeeded,omitempty"`                                  // slots that need not run, since they have succeeded in the run again
+	After          []*Dependency          `protobuf:"bytes,135,rep,name=after,proto3" json:"after,omitempty"`                                          // what the run waits for before anything of it starts
+	Released       bool                   `protobuf:"varint,136,opt,name=released,proto3" json:"released,omitempty"`                                   // it does so no more. Written by the keeper.
+	TimedOut       bool                   `protobuf:"varint,137,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`                   // the run was not over within its deadline. Written by the keeper.
+	Due            *timestamppb.Timestamp `protobuf:"bytes,138,opt,name=due,proto3" json:"due,omitempty"`                                              // the time of the schedule that the run is for
+	StoppedThrough int64                  `protobuf:"varint,134,opt,name=stopped_through,json=stoppedThrough,proto3" json:"stopped_through,omitempty"` // the newest run that was asked for when the job was last stopped
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2492,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2505,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -2540,6 +2634,13 @@ func (x *Job) GetTimedOut() bool {
 	return false
 }
 
+func (x *Job) GetDue() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
 func (x *Job) GetStoppedThrough() int64 {
 	if x != nil {
 		return x.StoppedThrough
@@ -2559,7 +2660,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +2672,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +2685,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Dependency) GetJob() string {
@@ -2619,7 +2720,7 @@ type Indexes struct {
 
 func (x *Indexes) Reset() {
 	*x = Indexes{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2732,7 @@ func (x *Indexes) String() string {
 func (*Indexes) ProtoMessage() {}
 
 func (x *Indexes) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2745,7 @@ func (x *Indexes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Indexes.ProtoReflect.Descriptor instead.
 func (*Indexes) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Indexes) GetGroup() string {
@@ -2676,7 +2777,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2789,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2802,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Run) GetJob() *Job {
@@ -2739,6 +2840,91 @@ func (x *Run) GetSucceeded() []*Indexes {
 	return nil
 }
 
+// Schedule is the record schedules/<ns>/<job>: runs of the job that begin by themselves.
+type Schedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	RequestId     string                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Through       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=through,proto3" json:"through,omitempty"` // what was due up to here has been launched or left out
+	Launched      int64                  `protobuf:"varint,5,opt,name=launched,proto3" json:"launched,omitempty"`
+	LeftOut       int64                  `protobuf:"varint,6,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"` // since the run before still went on, or too late
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Schedule) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *Schedule) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Schedule) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Schedule) GetThrough() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Through
+	}
+	return nil
+}
+
+func (x *Schedule) GetLaunched() int64 {
+	if x != nil {
+		return x.Launched
+	}
+	return 0
+}
+
+func (x *Schedule) GetLeftOut() int64 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
 // Attempt is one try at running a slot's task, and what became of it.
 type Attempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2760,7 +2946,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2958,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2971,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Attempt) GetTask() string {
@@ -2885,7 +3071,7 @@ type Scaled struct {
 
 func (x *Scaled) Reset() {
 	*x = Scaled{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +3083,7 @@ func (x *Scaled) String() string {
 func (*Scaled) ProtoMessage() {}
 
 func (x *Scaled) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3096,7 @@ func (x *Scaled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaled.ProtoReflect.Descriptor instead.
 func (*Scaled) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Scaled) GetGroup() string {
@@ -2953,7 +3139,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3151,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3164,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Rollout) GetVersion() int64 {
@@ -3057,7 +3243,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3255,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3268,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Outcome) GetState() string {
@@ -3133,7 +3319,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3331,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3344,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -3259,7 +3445,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3271,7 +3457,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3284,7 +3470,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -3334,7 +3520,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3532,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3545,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -3388,7 +3574,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3586,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3599,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -3473,7 +3659,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3671,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3684,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -3682,7 +3868,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +3880,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +3893,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -3756,7 +3942,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3954,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3967,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -3908,7 +4094,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4106,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4119,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -3982,7 +4168,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4180,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4193,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Node) GetName() string {
@@ -4128,7 +4314,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4326,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4339,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Intent) GetNode() string {
@@ -4219,7 +4405,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4417,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4430,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Alive) GetNode() string {
@@ -4295,7 +4481,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4493,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4506,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Scheduler) GetName() string {
@@ -4365,7 +4551,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4563,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4576,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -4453,7 +4639,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4465,7 +4651,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4478,7 +4664,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Hold) GetNode() string {
@@ -4599,7 +4785,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4611,7 +4797,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4810,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Party) GetScheduler() string {
@@ -4680,7 +4866,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +4878,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4705,7 +4891,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Conflict) GetId() string {
@@ -4837,7 +5023,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4849,7 +5035,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4862,7 +5048,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -4977,7 +5163,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5175,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5188,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Reason) GetReason() string {
@@ -5056,7 +5242,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5068,7 +5254,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5081,7 +5267,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -5159,7 +5345,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5357,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5370,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -5262,7 +5448,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[56]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5274,7 +5460,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[56]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5287,7 +5473,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{56}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Meta) GetValue() string {
@@ -5323,7 +5509,7 @@ type Average struct {
 
 func (x *Average) Reset() {
 	*x = Average{}
-	mi := &file_ohm_v1_records_proto_msgTypes[57]
+	mi := &file_ohm_v1_records_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5335,7 +5521,7 @@ func (x *Average) String() string {
 func (*Average) ProtoMessage() {}
 
 func (x *Average) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[57]
+	mi := &file_ohm_v1_records_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5348,7 +5534,7 @@ func (x *Average) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Average.ProtoReflect.Descriptor instead.
 func (*Average) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{57}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Average) GetNamespace() string {
@@ -5379,7 +5565,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[58]
+	mi := &file_ohm_v1_records_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5391,7 +5577,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[58]
+	mi := &file_ohm_v1_records_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5404,7 +5590,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{58}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -5450,7 +5636,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[59]
+	mi := &file_ohm_v1_records_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5462,7 +5648,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[59]
+	mi := &file_ohm_v1_records_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5475,7 +5661,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{59}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Quota) GetKind() string {
@@ -5535,7 +5721,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[60]
+	mi := &file_ohm_v1_records_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5547,7 +5733,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[60]
+	mi := &file_ohm_v1_records_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5560,7 +5746,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{60}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Share) GetKind() string {
@@ -5795,7 +5981,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06steady\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06steady\x12F\n" +
 	"\x11progress_deadline\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x10progressDeadline\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\x06 \x01(\tR\tonFailure\"\x97\x06\n" +
+	"on_failure\x18\x06 \x01(\tR\tonFailure\"\xc2\x06\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5818,7 +6004,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06update\x18n \x01(\v2\x14.ohm.v1.UpdatePolicyR\x06update\x12\x1d\n" +
 	"\n" +
 	"start_once\x18L \x01(\bR\tstartOnce\x12$\n" +
-	"\x05after\x18\x82\x01 \x01(\v2\r.ohm.v1.AfterR\x05after\x126\n" +
+	"\x05after\x18\x82\x01 \x01(\v2\r.ohm.v1.AfterR\x05after\x12)\n" +
+	"\bschedule\x18\x84\x01 \x01(\v2\f.ohm.v1.CronR\bschedule\x126\n" +
 	"\bdeadline\x18\x83\x01 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\x122\n" +
 	"\n" +
 	"disruption\x18i \x01(\v2\x12.ohm.v1.DisruptionR\n" +
@@ -5830,11 +6017,18 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05After\x12\x0e\n" +
 	"\x02ok\x18\x01 \x03(\tR\x02ok\x12\x12\n" +
 	"\x04fail\x18\x02 \x03(\tR\x04fail\x12\x10\n" +
-	"\x03any\x18\x03 \x03(\tR\x03any\"m\n" +
+	"\x03any\x18\x03 \x03(\tR\x03any\"\xc0\x01\n" +
+	"\x04Cron\x12\x12\n" +
+	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1b\n" +
+	"\ttime_zone\x18\x02 \x01(\tR\btimeZone\x12\x18\n" +
+	"\aoverlap\x18\x03 \x01(\tR\aoverlap\x12\x19\n" +
+	"\bcatch_up\x18\x04 \x01(\tR\acatchUp\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limit\x12<\n" +
+	"\fstart_within\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\vstartWithin\"m\n" +
 	"\n" +
 	"Disruption\x12'\n" +
 	"\x0fmax_unavailable\x18\x01 \x01(\x05R\x0emaxUnavailable\x126\n" +
-	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\x97\x06\n" +
+	"\x17max_unavailable_percent\x18\x02 \x01(\x05R\x15maxUnavailablePercent\"\xc6\x06\n" +
 	"\x03Job\x12#\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -5856,7 +6050,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\tsucceeded\x18\x85\x01 \x03(\v2\x0f.ohm.v1.IndexesR\tsucceeded\x12)\n" +
 	"\x05after\x18\x87\x01 \x03(\v2\x12.ohm.v1.DependencyR\x05after\x12\x1b\n" +
 	"\breleased\x18\x88\x01 \x01(\bR\breleased\x12\x1c\n" +
-	"\ttimed_out\x18\x89\x01 \x01(\bR\btimedOut\x12(\n" +
+	"\ttimed_out\x18\x89\x01 \x01(\bR\btimedOut\x12-\n" +
+	"\x03due\x18\x8a\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x03due\x12(\n" +
 	"\x0fstopped_through\x18\x86\x01 \x01(\x03R\x0estoppedThrough\x1a@\n" +
 	"\x12GroupVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -5874,7 +6069,15 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05cause\x18\x02 \x01(\tR\x05cause\x12+\n" +
 	"\battempts\x18\x03 \x03(\v2\x0f.ohm.v1.AttemptR\battempts\x12\x19\n" +
 	"\bleft_out\x18\x04 \x01(\x05R\aleftOut\x12-\n" +
-	"\tsucceeded\x18\x05 \x03(\v2\x0f.ohm.v1.IndexesR\tsucceeded\"\xfc\x02\n" +
+	"\tsucceeded\x18\x05 \x03(\v2\x0f.ohm.v1.IndexesR\tsucceeded\"\xeb\x01\n" +
+	"\bSchedule\x12#\n" +
+	"\x04spec\x18\x01 \x01(\v2\x0f.ohm.v1.JobSpecR\x04spec\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\x124\n" +
+	"\athrough\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\athrough\x12\x1a\n" +
+	"\blaunched\x18\x05 \x01(\x03R\blaunched\x12\x19\n" +
+	"\bleft_out\x18\x06 \x01(\x03R\aleftOut\"\xfc\x02\n" +
 	"\aAttempt\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -6212,7 +6415,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -6245,178 +6448,186 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*UpdatePolicy)(nil),          // 28: ohm.v1.UpdatePolicy
 	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
 	(*After)(nil),                 // 30: ohm.v1.After
-	(*Disruption)(nil),            // 31: ohm.v1.Disruption
-	(*Job)(nil),                   // 32: ohm.v1.Job
-	(*Dependency)(nil),            // 33: ohm.v1.Dependency
-	(*Indexes)(nil),               // 34: ohm.v1.Indexes
-	(*Run)(nil),                   // 35: ohm.v1.Run
-	(*Attempt)(nil),               // 36: ohm.v1.Attempt
-	(*Scaled)(nil),                // 37: ohm.v1.Scaled
-	(*Rollout)(nil),               // 38: ohm.v1.Rollout
-	(*Outcome)(nil),               // 39: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 40: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 41: ohm.v1.Slot
-	(*Fence)(nil),                 // 42: ohm.v1.Fence
-	(*Victim)(nil),                // 43: ohm.v1.Victim
-	(*Placement)(nil),             // 44: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 45: ohm.v1.ScopeFence
-	(*Status)(nil),                // 46: ohm.v1.Status
-	(*Ended)(nil),                 // 47: ohm.v1.Ended
-	(*Node)(nil),                  // 48: ohm.v1.Node
-	(*Intent)(nil),                // 49: ohm.v1.Intent
-	(*Alive)(nil),                 // 50: ohm.v1.Alive
-	(*Scheduler)(nil),             // 51: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 52: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 53: ohm.v1.Hold
-	(*Party)(nil),                 // 54: ohm.v1.Party
-	(*Conflict)(nil),              // 55: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 56: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 57: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 58: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 59: ohm.v1.Waiting
-	(*Meta)(nil),                  // 60: ohm.v1.Meta
-	(*Average)(nil),               // 61: ohm.v1.Average
-	(*Amounts)(nil),               // 62: ohm.v1.Amounts
-	(*Quota)(nil),                 // 63: ohm.v1.Quota
-	(*Share)(nil),                 // 64: ohm.v1.Share
-	nil,                           // 65: ohm.v1.Container.EnvEntry
-	nil,                           // 66: ohm.v1.Group.EnvEntry
-	nil,                           // 67: ohm.v1.Selector.LabelsEntry
-	nil,                           // 68: ohm.v1.Spread.SharesEntry
-	nil,                           // 69: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 70: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 71: ohm.v1.Node.AttributesEntry
-	nil,                           // 72: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 73: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 74: google.protobuf.Timestamp
+	(*Cron)(nil),                  // 31: ohm.v1.Cron
+	(*Disruption)(nil),            // 32: ohm.v1.Disruption
+	(*Job)(nil),                   // 33: ohm.v1.Job
+	(*Dependency)(nil),            // 34: ohm.v1.Dependency
+	(*Indexes)(nil),               // 35: ohm.v1.Indexes
+	(*Run)(nil),                   // 36: ohm.v1.Run
+	(*Schedule)(nil),              // 37: ohm.v1.Schedule
+	(*Attempt)(nil),               // 38: ohm.v1.Attempt
+	(*Scaled)(nil),                // 39: ohm.v1.Scaled
+	(*Rollout)(nil),               // 40: ohm.v1.Rollout
+	(*Outcome)(nil),               // 41: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 42: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 43: ohm.v1.Slot
+	(*Fence)(nil),                 // 44: ohm.v1.Fence
+	(*Victim)(nil),                // 45: ohm.v1.Victim
+	(*Placement)(nil),             // 46: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 47: ohm.v1.ScopeFence
+	(*Status)(nil),                // 48: ohm.v1.Status
+	(*Ended)(nil),                 // 49: ohm.v1.Ended
+	(*Node)(nil),                  // 50: ohm.v1.Node
+	(*Intent)(nil),                // 51: ohm.v1.Intent
+	(*Alive)(nil),                 // 52: ohm.v1.Alive
+	(*Scheduler)(nil),             // 53: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 54: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 55: ohm.v1.Hold
+	(*Party)(nil),                 // 56: ohm.v1.Party
+	(*Conflict)(nil),              // 57: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 58: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 59: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 60: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 61: ohm.v1.Waiting
+	(*Meta)(nil),                  // 62: ohm.v1.Meta
+	(*Average)(nil),               // 63: ohm.v1.Average
+	(*Amounts)(nil),               // 64: ohm.v1.Amounts
+	(*Quota)(nil),                 // 65: ohm.v1.Quota
+	(*Share)(nil),                 // 66: ohm.v1.Share
+	nil,                           // 67: ohm.v1.Container.EnvEntry
+	nil,                           // 68: ohm.v1.Group.EnvEntry
+	nil,                           // 69: ohm.v1.Selector.LabelsEntry
+	nil,                           // 70: ohm.v1.Spread.SharesEntry
+	nil,                           // 71: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 72: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 73: ohm.v1.Node.AttributesEntry
+	nil,                           // 74: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 75: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 76: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	65,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	67,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	66,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	68,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	73,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	75,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	67,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	69,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	68,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	70,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	73,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	73,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	73,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	73,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	73,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	73,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	73,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	73,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	75,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	75,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	75,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	75,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	75,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	75,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	75,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	75,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
 	27,  // 33: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
 	27,  // 34: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
-	73,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
-	73,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
-	69,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	75,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
+	75,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
+	71,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
 	23,  // 38: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	73,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	75,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
 	24,  // 40: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
 	14,  // 41: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
 	25,  // 42: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
 	26,  // 43: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
 	28,  // 44: ohm.v1.JobSpec.update:type_name -> ohm.v1.UpdatePolicy
 	30,  // 45: ohm.v1.JobSpec.after:type_name -> ohm.v1.After
-	73,  // 46: ohm.v1.JobSpec.deadline:type_name -> google.protobuf.Duration
-	31,  // 47: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
-	29,  // 48: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	39,  // 49: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	74,  // 50: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	74,  // 51: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	70,  // 52: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
-	37,  // 53: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
-	34,  // 54: ohm.v1.Job.succeeded:type_name -> ohm.v1.Indexes
-	33,  // 55: ohm.v1.Job.after:type_name -> ohm.v1.Dependency
-	32,  // 56: ohm.v1.Run.job:type_name -> ohm.v1.Job
-	36,  // 57: ohm.v1.Run.attempts:type_name -> ohm.v1.Attempt
-	34,  // 58: ohm.v1.Run.succeeded:type_name -> ohm.v1.Indexes
-	74,  // 59: ohm.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	74,  // 60: ohm.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	74,  // 61: ohm.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	41,  // 62: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
-	74,  // 63: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	32,  // 64: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
-	40,  // 65: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	74,  // 66: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	41,  // 67: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	41,  // 68: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,   // 69: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,   // 70: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,   // 71: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,   // 72: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	43,  // 73: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	74,  // 74: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	42,  // 75: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	74,  // 76: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	45,  // 77: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	41,  // 78: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,   // 79: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	74,  // 80: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	74,  // 81: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	44,  // 82: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	46,  // 83: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,   // 84: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,   // 85: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	71,  // 86: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	42,  // 87: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,   // 88: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	72,  // 89: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	42,  // 90: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	74,  // 91: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	74,  // 92: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	74,  // 93: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	74,  // 94: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,   // 95: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,   // 96: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	74,  // 97: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	42,  // 98: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	41,  // 99: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,   // 100: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	74,  // 101: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	41,  // 102: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	41,  // 103: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	74,  // 104: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	41,  // 105: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	54,  // 106: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	54,  // 107: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	74,  // 108: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	74,  // 109: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	57,  // 110: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	74,  // 111: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
-	74,  // 112: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	58,  // 113: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	74,  // 114: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	61,  // 115: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
-	62,  // 116: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	74,  // 117: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	62,  // 118: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	62,  // 119: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	62,  // 120: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	121, // [121:121] is the sub-list for method output_type
-	121, // [121:121] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	31,  // 46: ohm.v1.JobSpec.schedule:type_name -> ohm.v1.Cron
+	75,  // 47: ohm.v1.JobSpec.deadline:type_name -> google.protobuf.Duration
+	32,  // 48: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
+	75,  // 49: ohm.v1.Cron.start_within:type_name -> google.protobuf.Duration
+	29,  // 50: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	41,  // 51: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	76,  // 52: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	76,  // 53: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	72,  // 54: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	39,  // 55: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
+	35,  // 56: ohm.v1.Job.succeeded:type_name -> ohm.v1.Indexes
+	34,  // 57: ohm.v1.Job.after:type_name -> ohm.v1.Dependency
+	76,  // 58: ohm.v1.Job.due:type_name -> google.protobuf.Timestamp
+	33,  // 59: ohm.v1.Run.job:type_name -> ohm.v1.Job
+	38,  // 60: ohm.v1.Run.attempts:type_name -> ohm.v1.Attempt
+	35,  // 61: ohm.v1.Run.succeeded:type_name -> ohm.v1.Indexes
+	29,  // 62: ohm.v1.Schedule.spec:type_name -> ohm.v1.JobSpec
+	76,  // 63: ohm.v1.Schedule.time:type_name -> google.protobuf.Timestamp
+	76,  // 64: ohm.v1.Schedule.through:type_name -> google.protobuf.Timestamp
+	76,  // 65: ohm.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	76,  // 66: ohm.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	76,  // 67: ohm.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	43,  // 68: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
+	76,  // 69: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	33,  // 70: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
+	42,  // 71: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	76,  // 72: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	43,  // 73: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	43,  // 74: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,   // 75: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,   // 76: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,   // 77: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,   // 78: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	45,  // 79: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	76,  // 80: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	44,  // 81: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	76,  // 82: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	47,  // 83: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	43,  // 84: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,   // 85: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	76,  // 86: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	76,  // 87: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	46,  // 88: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	48,  // 89: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,   // 90: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,   // 91: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	73,  // 92: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	44,  // 93: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,   // 94: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	74,  // 95: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	44,  // 96: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	76,  // 97: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	76,  // 98: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	76,  // 99: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	76,  // 100: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,   // 101: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,   // 102: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	76,  // 103: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	44,  // 104: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	43,  // 105: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,   // 106: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	76,  // 107: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	43,  // 108: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	43,  // 109: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	76,  // 110: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	43,  // 111: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	56,  // 112: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	56,  // 113: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	76,  // 114: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	76,  // 115: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	59,  // 116: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	76,  // 117: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	76,  // 118: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	60,  // 119: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	76,  // 120: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	63,  // 121: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
+	64,  // 122: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	76,  // 123: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	64,  // 124: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	64,  // 125: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	64,  // 126: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	127, // [127:127] is the sub-list for method output_type
+	127, // [127:127] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -6425,15 +6636,15 @@ func file_ohm_v1_records_proto_init() {
 		return
 	}
 	file_ohm_v1_records_proto_msgTypes[25].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[52].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[58].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[54].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   69,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
