@@ -129,6 +129,7 @@ func (p *Placement) GetTxnClaims() int32            { return p.message().GetTxnC
 func (p *Placement) GetSnapshotRevision() int64     { return p.message().GetSnapshotRevision() }
 func (p *Placement) GetVictims() []*ohmv1.Victim    { return p.message().GetVictims() }
 func (p *Placement) GetDrained() bool               { return p.message().GetDrained() }
+func (p *Placement) GetReleased() bool              { return p.message().GetReleased() }
 func (p *Placement) GetEvictedBy() string           { return p.message().GetEvictedBy() }
 func (p *Placement) GetLatestEnd() *timestamppb.Timestamp {
 	return p.message().GetLatestEnd()

@@ -125,6 +125,11 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		v.hold(&txn.Claims[i], e, 1)
 		fit = append(fit, accepted{i, e, k})
 	}
+	if txn.Mode == Atomic && v.commits && len(conflicts) == 0 {
+		if c := v.judgeGang(txn, fit); c != nil {
+			conflicts = append(conflicts, *c)
+		}
+	}
 	if txn.Mode == Atomic && len(conflicts) > 0 {
 		for r, was := range before {
 			*r = was

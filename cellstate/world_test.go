@@ -29,7 +29,7 @@ func newGangCell(t *testing.T) *gangCell {
 	group := func(name string, count int32) *ohmv1.Group {
 		return &ohmv1.Group{Name: name, Count: count, Resources: &ohmv1.Resources{CpuMilli: 1}, Ports: []*ohmv1.Port{{Name: "master"}}}
 	}
-	c.name = c.Job(celltest.Job{Name: "g", Kind: "ml", Gang: true, Groups: []*ohmv1.Group{group("z", 1), group("a", 3)}})
+	c.name = c.Job(celltest.Job{Name: "g", Kind: "ml", Gang: true, Min: 1, Groups: []*ohmv1.Group{group("z", 1), group("a", 3)}})
 	return c
 }
 
@@ -169,7 +169,7 @@ func TestGangWithinIsJudged(t *testing.T) {
 	group := func(name string, count int32) *ohmv1.Group {
 		return &ohmv1.Group{Name: name, Count: count, Resources: &ohmv1.Resources{CpuMilli: 1}}
 	}
-	name := c.Job(celltest.Job{Name: "g", Kind: "ml", Within: "rack", Groups: []*ohmv1.Group{group("z", 1), group("a", 3)}})
+	name := c.Job(celltest.Job{Name: "g", Kind: "ml", Within: "rack", Min: 1, Groups: []*ohmv1.Group{group("z", 1), group("a", 3)}})
 	old := c.Snapshot()
 	txn := func(s *cellstate.Snapshot, nodes ...cellstate.NodeName) *cellstate.Txn {
 		var claims []cellstate.Claim

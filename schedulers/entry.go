@@ -19,6 +19,7 @@ type entry struct {
 	version cellstate.Revision // of the job's record when slots were parked
 
 	precedence int32 // of the record, which is looked at for each entry in each round
+	stage      int   // among equals a broken gang comes first, and one that only grows last
 	submitted  int64 // Unix time in ns
 
 	ordered  bool      // it stands in the queue's order
@@ -128,7 +129,31 @@ func (e *entry) update(s *cellstate.Snapshot, j *cellstate.Job, limits reconcile
 	if !follows {
 		e.needs, e.wake = limits.Needs(s, j, now)
 	}
+	if at := stageOf(e.needs); at != e.stage {
+		e.queue.moved(e)
+		e.stage = at
+	}
 	e.dropSettled()
+}
+
+// The stages of entries, the most urgent first.
+const (
+	repairs = iota - 1
+	starts
+	grows
+)
+
+func stageOf(needs []reconcile.Need) int {
+	if len(needs) == 0 || needs[0].Gang == nil {
+		return starts
+	}
+	switch needs[0].Gang.Stage {
+	case reconcile.Repairing:
+		return repairs
+	case reconcile.Growing:
+		return grows
+	}
+	return starts
 }
 
 // dropSettled forgets what is known of slots that need no node any more.

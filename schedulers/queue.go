@@ -176,16 +176,21 @@ func (q *queue) mayLaunch() bool {
 }
 
 // pick chooses the work of one round, in the order of the queue: precedence, then the turns
-// of namespaces where they share the cell by weights, then age. Where there is none it says
-// when there will be, unless something changes.
+// of namespaces where they share the cell by weights, then broken gangs before all others and
+// those that only grow after them, then age. Where there is none it says when there will be,
+// unless something changes.
 func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Work, wake time.Time) {
 	if q.fair.of != nil {
 		return q.pickInTurn(s, most, now)
 	}
 	for range 2 { // this pass; where it has tried all that can be tried, the next
-		left, tried := most, false
+		left, tried, waits := most, false, false
 		wake = time.Time{}
 		for e := range q.order.walk {
+			if e.stage == grows && waits {
+				continue // what comes free is not for it
+			}
+			waits = waits || e.waitsWhole()
 			free, at := e.free(s, now)
 			wake = earlier(wake, earlier(at, e.wake))
 			if !free {
@@ -212,8 +217,14 @@ func (q *queue) pick(s *cellstate.Snapshot, most int, now time.Time) (work []Wor
 	return work, wake
 }
 
+// waitsWhole says whether the entry is a gang that waits for room to start or to be whole again,
+// which there may be one day.
+func (e *entry) waitsWhole() bool {
+	return gang(e.job) && e.stage != grows && len(e.needs) > 0 && e.hopeless == "" && !e.never()
+}
+
 func byUrgency(a, b *entry) int {
-	if c := cmp.Or(cmp.Compare(b.precedence, a.precedence), cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.version, b.version)); c != 0 {
+	if c := cmp.Or(cmp.Compare(b.precedence, a.precedence), cmp.Compare(a.stage, b.stage), cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.version, b.version)); c != 0 {
 		return c
 	}
 	return cmp.Or(strings.Compare(a.name.Namespace, b.name.Namespace), strings.Compare(a.name.Name, b.name.Name))

@@ -77,7 +77,7 @@ func (r *Runner) reserveRoom(ctx context.Context, s *cellstate.Snapshot, now tim
 func (q *queue) head(now time.Time, patience time.Duration) (head *entry, wake time.Time) {
 	maps.DeleteFunc(q.single, func(_ shape, until time.Time) bool { return !until.After(now) })
 	for e := range q.walk {
-		if e.waits.IsZero() || e.unwanted.After(now) || e.never() || e.job.Record.GetSpec().GetKind() == "system" {
+		if e.waits.IsZero() || e.unwanted.After(now) || e.never() || e.stage == grows || e.job.Record.GetSpec().GetKind() == "system" {
 			continue
 		}
 		if due := e.waits.Add(patience); due.After(now) {

@@ -163,6 +163,9 @@ func (e *entry) starved(now time.Time, most int) (_ *starving, wake time.Time) {
 // starvedGang is a gang whole, or its minimum. One whose holds the store cannot end with
 // its commit goes without.
 func (e *entry) starvedGang(now time.Time, most int) (_ *starving, wake time.Time) {
+	if e.stage == grows {
+		return nil, time.Time{}
+	}
 	u := &starving{job: e.job, least: len(e.needs)}
 	for _, n := range e.needs {
 		l := e.losses[n.Slot]
@@ -186,17 +189,10 @@ func (e *entry) starvedGang(now time.Time, most int) (_ *starving, wake time.Tim
 
 // least is how many of a gang's needs must find room together.
 func (e *entry) least() int {
-	smallest := int(e.job.Record.GetSpec().GetGang().GetMin())
-	if smallest == 0 {
+	if len(e.needs) == 0 || e.needs[0].Gang == nil {
 		return len(e.needs)
 	}
-	live := 0
-	for _, t := range e.job.Tasks {
-		if t.Placement != nil {
-			live++
-		}
-	}
-	return min(len(e.needs), max(1, smallest-live))
+	return min(len(e.needs), max(1, e.needs[0].Gang.Least))
 }
 
 func (u *starving) add(n reconcile.Need, l loss) {

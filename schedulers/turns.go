@@ -174,6 +174,10 @@ func (q *queue) pickInTurn(s *cellstate.Snapshot, most int, now time.Time) (work
 		for left > 0 && len(lanes) > 0 {
 			l := slices.MinFunc(lanes, byTurn)
 			e := l.head
+			if e.stage == grows && q.fair.gangWaits(e.precedence) {
+				lanes = l.advance(lanes) // as in pick
+				continue
+			}
 			free, at := e.free(s, now)
 			wake = earlier(wake, earlier(at, e.wake))
 			if until := q.fair.patience(l, holds, lacks, now); free && until.After(now) {
@@ -213,6 +217,17 @@ func (q *queue) pickInTurn(s *cellstate.Snapshot, most int, now time.Time) (work
 		q.pass++
 	}
 	return work, wake
+}
+
+// gangWaits says whether a gang of at least that precedence waits for room to start or to be whole
+// again, in any namespace.
+func (f *fairness) gangWaits(precedence int32) bool {
+	for _, lane := range f.lanes {
+		if slices.ContainsFunc(lane.entries, func(e *entry) bool { return e.precedence >= precedence && e.active() && e.waitsWhole() }) {
+			return true
+		}
+	}
+	return false
 }
 
 // contested says whether another namespace has work of the same precedence.

@@ -68,7 +68,11 @@ func (e *entry) say() {
 		w.Groups = append(w.Groups, &ohmv1.GroupWaiting{Since: since, Group: g.GetName(), Waiting: n, Nodes: int32(r.nodes), Reasons: r.reasons, NoVictims: r.rigid, NoVictimsCode: r.code, Never: r.never})
 		text = append(text, groupText(g.GetName(), n, r))
 	}
-	for _, more := range []string{e.problem, e.hopeless, e.lost, e.kept, e.reserved} {
+	note := ""
+	if len(e.needs) > 0 && e.needs[0].Gang != nil {
+		note = e.needs[0].Gang.Note
+	}
+	for _, more := range []string{note, e.problem, e.hopeless, e.lost, e.kept, e.reserved} {
 		if more != "" {
 			text = append(text, more)
 		}

@@ -183,6 +183,12 @@ func plants() []struct {
 		{"a part of a gang", audit.L3, "1 of 3 claims", func(p *plant) {
 			p.place("a", 0, "n1", func(r *ohmv1.Placement) { r.Mode, r.TxnClaims = cellstate.Atomic, 3 })
 		}},
+		{"a gang below its minimum", audit.L3, "the gang begins with 1 of at least 2 tasks in transaction w", func(p *plant) {
+			p.Job(celltest.Job{Name: "g", Kind: "ml", Gang: true, Count: 2})
+			p.place("g", 0, "n1", func(r *ohmv1.Placement) {
+				r.Mode, r.Txn, r.World, r.WorldSize, r.Scheduler = cellstate.Atomic, "w", "w", 1, "ml"
+			})
+		}},
 		{"no job", audit.L4, "there is no job default/none", func(p *plant) { p.place("none", 0, "n1", nil) }},
 		{"stopped job", audit.L4, "the job was stopped", func(p *plant) {
 			p.Mark(celltest.Name("a"), func(j *ohmv1.Job) { j.Stopped = true })

@@ -37,6 +37,8 @@ func newRevision(a *Auditor, before, after *cellstate.Snapshot, changes []cellst
 			} else if v.GetDrained() && !old.GetDrained() {
 				r.drains = append(r.drains, p)
 				continue // adds to no node
+			} else if v.GetReleased() && !old.GetReleased() {
+				continue
 			}
 			r.bump(cellstate.NodeName(v.GetNode()), c)
 		case *ohmv1.Ended:
@@ -221,6 +223,26 @@ func (r *revision) atomic() {
 	for _, txn := range slices.Sorted(maps.Keys(gangs)) {
 		if g := gangs[txn]; len(g) != int(g[0].GetTxnClaims()) {
 			r.violated(L3, g[0].Slot.PlacementKey(), "%d of %d claims of the atomic transaction %s committed", len(g), g[0].GetTxnClaims(), txn)
+			continue
+		}
+		r.begins(txn, gangs[txn])
+	}
+}
+
+// begins checks that a gang's world begins with its minimum, in all and of each group: L3. Who
+// joins a world may come alone.
+func (r *revision) begins(txn string, placed []*cellstate.Placement) {
+	jobs := map[cellstate.JobName][]cellstate.Slot{}
+	for _, p := range placed {
+		if p.GetWorld() == txn {
+			jobs[p.Slot.JobName()] = append(jobs[p.Slot.JobName()], p.Slot)
+		}
+	}
+	for name, slots := range jobs {
+		if j := r.after.Job(name); j.Record.GetSpec().GetGang() != nil {
+			if lacks := j.GangLacks(slots); lacks != "" {
+				r.violated(L3, slots[0].PlacementKey(), "the gang begins with %s in transaction %s", lacks, txn)
+			}
 		}
 	}
 }

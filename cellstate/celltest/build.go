@@ -88,6 +88,9 @@ type Job struct {
 	Retries     int
 	MaxRuntime  time.Duration // 0: no limit
 	Gang        bool          // all tasks together
+	Min         int32         // or so many of them
+	Timeout     time.Duration // after which OnTimeout happens
+	OnTimeout   string        // default: wait
 	Within      string        // and within one domain of this label
 	Count       int           // default: 1; of a system job always 0
 	CPU         int64
@@ -126,7 +129,10 @@ func (j Job) Proto() *ohmv1.JobSpec {
 		spec.MaxRuntime = durationpb.New(j.MaxRuntime)
 	}
 	if j.Gang || j.Within != "" {
-		spec.Gang = &ohmv1.Gang{OnTimeout: "wait", Within: j.Within}
+		spec.Gang = &ohmv1.Gang{Min: j.Min, OnTimeout: cmp.Or(j.OnTimeout, "wait"), Within: j.Within}
+		if j.Timeout > 0 {
+			spec.Gang.Timeout = durationpb.New(j.Timeout)
+		}
 	}
 	if len(spec.Groups) == 0 {
 		g := &ohmv1.Group{

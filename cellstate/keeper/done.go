@@ -26,8 +26,9 @@ func newMarker() *marker {
 	return &marker{wakes: map[cellstate.JobName]time.Time{}, after: map[cellstate.JobName]map[cellstate.JobName]bool{}}
 }
 
-// plan are the writes that mark jobs done of which nothing will ever start again, and let runs and
-// jobs follow that have waited for that, with the names of the jobs.
+// plan are the writes that mark jobs done of which nothing will ever start again, let runs and
+// jobs follow that have waited for that, and release what is left of broken gangs, with the names
+// of the jobs.
 func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.Write, names []cellstate.JobName) {
 	look := func(j *cellstate.Job) {
 		m.depends(j)
@@ -36,7 +37,14 @@ func (m *marker) plan(s *cellstate.Snapshot, now time.Time) (writes []cellstate.
 		if gate != nil {
 			w = &cellstate.Write{Records: []cellstate.Record{{Key: cellstate.JobKey(j.Name), Value: gate, Read: j.Revision}}}
 		}
-		if w == nil && !slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }) {
+		switch stands := slices.ContainsFunc(j.Tasks, func(t *cellstate.Task) bool { return t.Placement != nil }); {
+		case w != nil:
+		case stands:
+			release, due := releaseWrite(s, j, now)
+			if at = earliest(at, due); len(release.Records) > 0 {
+				w = &release
+			}
+		default:
 			decision := reconcile.Job(s, j, now)
 			at = earliest(at, decision.Wake)
 			w = follow(s, j, decision.Done, now)

@@ -25,6 +25,17 @@ func gangLaws() []law {
 			c.lost(r, cellstate.ReasonResources)
 			g.placed(0)
 		}},
+		{"L3/a gang of which nothing stands begins with its minimum or not at all", func(c *cell) {
+			g := newLargeGang(c, 150, 10)
+			g.count = 99 // of at least 100
+			c.lost(g.commit(c.side()), cellstate.ReasonGang)
+			g.placed(0)
+			g.count = 100
+			c.committed(g.commit(c.side()))
+			s := c.side()
+			c.committed(c.commit(s, celltest.Txn(s.Snapshot(), cellstate.Atomic, claim(s.Snapshot(), "g", 120, "n000"))))
+			g.placed(101)
+		}},
 		{"L2/a part of a large gang starts again after the end of all of it", func(c *cell) {
 			g := newLargeGang(c, 200, 50)
 			c.committed(g.commit(c.side()))
@@ -121,7 +132,7 @@ func newLargeGang(c *cell, count, nodes int) *largeGang {
 }
 
 func (g *largeGang) job() celltest.Job {
-	return celltest.Job{Name: "g", Kind: "ml", Gang: true, Count: g.count, CPU: 1000}
+	return celltest.Job{Name: "g", Kind: "ml", Gang: true, Min: 100, Count: g.count, CPU: 1000}
 }
 
 // txn claims a node for each task.

@@ -549,7 +549,7 @@ func fullCell() *fake {
 				},
 				Done: &ohmv1.Outcome{State: "Succeeded", Time: hello.Ended},
 			}},
-			{Status: train, Job: &ohmv1.Job{Version: 3, Spec: &ohmv1.JobSpec{Namespace: "default", Name: "train", Kind: "ml", Precedence: proto.Int32(0), Gang: &ohmv1.Gang{Min: 5, OnTimeout: "wait", Timeout: durationpb.New(10 * time.Minute)}}}},
+			{Status: train, Job: &ohmv1.Job{Version: 3, Spec: &ohmv1.JobSpec{Namespace: "default", Name: "train", Kind: "ml", Precedence: proto.Int32(0), Gang: &ohmv1.Gang{Min: 5, OnTimeout: "wait", Timeout: durationpb.New(10 * time.Minute), WhenBroken: &ohmv1.WhenBroken{Then: "release", After: durationpb.New(5 * time.Minute)}}}}},
 			{Status: &ohmv1.JobStatus{Namespace: "web", Job: "web", Kind: "service", State: "Running", Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 3, Running: 3}}, Scheduler: "service", Precedence: 200, Version: 2, Submitted: ageOf(90 * time.Minute)}},
 		},
 		tasks: []*ohmv1.TaskView{

@@ -118,6 +118,11 @@ func storedJob(p *printer, j *ohmv1.Job) {
 		if g.Timeout != nil {
 			gang += fmt.Sprintf("; after %s: %s", span(g.Timeout.AsDuration()), g.OnTimeout)
 		}
+		if b := g.WhenBroken; b.GetAfter() != nil {
+			gang += fmt.Sprintf("; broken for %s: %s", span(b.After.AsDuration()), b.Then)
+		} else if b != nil {
+			gang += "; broken: " + b.Then
+		}
 	}
 	if s.GetMaxRuntime() != nil {
 		maxRuntime = span(s.MaxRuntime.AsDuration())

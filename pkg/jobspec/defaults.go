@@ -94,15 +94,7 @@ func Defaults(spec *ohmv1.JobSpec) {
 	if spec.Kind != "ml" {
 		return
 	}
-	if spec.Gang == nil {
-		spec.Gang = &ohmv1.Gang{}
-	}
-	if spec.Gang.Min == 0 {
-		spec.Gang.Min = int32(min(tasks(spec), maxTasks))
-	}
-	if spec.Gang.OnTimeout == "" {
-		spec.Gang.OnTimeout = "wait"
-	}
+	defaultGang(spec)
 	for _, g := range spec.Groups {
 		defaultMaster(g)
 	}

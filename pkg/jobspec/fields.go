@@ -99,26 +99,26 @@ func jobFields() []field[ohmv1.JobSpec] {
 func gangFields() []field[ohmv1.Gang] {
 	type gang = ohmv1.Gang
 	return []field[gang]{
-		{name: "min", form: "number", preset: "all tasks", meaning: "The fewest tasks to start with.", aka: []string{"minCount"},
+		{name: "min", form: "number", preset: "all tasks; with `min` of groups, the sum of these and of the other groups' counts", meaning: "The fewest tasks, of all groups together, that the gang starts and goes on with. The `count`s are the most.", aka: []string{"minCount", "minMember", "minAvailable"},
 			read: func(r *reader, at place, v ast.Node, g *gang) {
 				// In the message 0 stands for all tasks; whoever writes 0 means something else.
 				if g.Min = r.whole(at, v); g.Min == 0 && !r.bad[at.path] {
 					r.fault(at, "gang.min 0 is not at least 1; leave it out for all tasks")
 				}
 			}},
-		{name: "onTimeout", form: strings.Join(timeoutAnswers(), " \\| "), preset: "`wait`", meaning: "What happens when the gang has waited for `timeout`: it goes on waiting, or the job fails.",
-			read: func(r *reader, at place, v ast.Node, g *gang) {
-				if g.OnTimeout = r.name(at, v); g.OnTimeout == "startWithMin" {
-					r.fault(at, "gang.onTimeout startWithMin is not supported yet")
-				}
-			}},
-		{name: "timeout", form: "duration", preset: "none; required with `onTimeout: fail`", meaning: "How long the gang waits for its nodes.",
+		{name: "onTimeout", form: strings.Join(timeoutAnswers(), " \\| "), preset: "`wait`", meaning: "What happens when the gang has found no room for all of its tasks within `timeout`: it goes on waiting for all, the job fails (unless it has run already), or it starts with as many as there is room for, at least `min`.",
+			read: func(r *reader, at place, v ast.Node, g *gang) { g.OnTimeout = r.name(at, v) }},
+		{name: "timeout", form: "duration", preset: "none: it starts as soon as there is room for `min`; required with `onTimeout: fail` and `startWithMin`", meaning: "How long the gang waits for room for all of its tasks.",
 			read: func(r *reader, at place, v ast.Node, g *gang) { g.Timeout = r.duration(at, v) }},
 		{name: "within", form: "`node`, or a label or attribute", preset: "anywhere", meaning: "All tasks are on nodes with the same value of it, such as one rack: the gang waits rather than come apart, and its nodes have it. See [gangs.md](gangs.md).", aka: []string{"topology", "topologyKey", "scope"},
 			read: func(r *reader, at place, v ast.Node, g *gang) { g.Within = r.name(at, v) }},
 		{name: "preferWithin", form: "`node`, or a label or attribute", preset: "anywhere", meaning: "The same where there is room for all tasks so; else the gang does without. Both go together: within a zone, and best within a rack.",
 			read: func(r *reader, at place, v ast.Node, g *gang) { g.PreferWithin = r.name(at, v) }},
-		later[gang]("max"),
+		{name: "whenBroken", form: "map", preset: "`{then: release, after: 5m}`", meaning: "What becomes of the members that are left when the gang has lost so many that it has fewer than `min`.", aka: []string{"onBroken", "broken"},
+			read: func(r *reader, at place, v ast.Node, g *gang) {
+				g.WhenBroken = &ohmv1.WhenBroken{}
+				readMap(r, at, v, whenBrokenFields(), g.WhenBroken)
+			}},
 	}
 }
 
@@ -153,6 +153,8 @@ func groupFields() []field[ohmv1.Group] {
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Name, _ = r.text(at, v) }},
 		{name: "count", form: "number", preset: "1", meaning: "How many tasks; 0 and more.", kinds: "service, batch, ml", aka: []string{"replicas", "instances", "size"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Count = r.whole(at, v) }},
+		{name: "min", form: "number", preset: "any number, or with `min` of another group and no `gang.min` the count", meaning: "Of a gang, the fewest tasks of this group that it starts and goes on with.", kinds: "ml", aka: []string{"minCount", "minReplicas"},
+			read: func(r *reader, at place, v ast.Node, g *group) { g.Min = proto.Int32(r.whole(at, v)) }},
 		{name: "command", form: "list of text", preset: "the image's; required without one", meaning: "The program and its arguments. No shell reads it, and no entrypoint of an image comes before it.", aka: []string{"cmd", "args", "exec", "run"},
 			read: func(r *reader, at place, v ast.Node, g *group) { g.Command = r.texts(at, v) }},
 		{name: "env", form: "map of text", preset: "none", meaning: "Environment variables. Numbers and booleans become text as they are written. `{{endpoints JOB PORT}}` in a value becomes the addresses of that job's tasks: see [services.md](services.md).", aka: []string{"environment"},

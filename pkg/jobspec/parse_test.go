@@ -70,7 +70,7 @@ kind: ml
 scheduler: mine
 precedence: production
 labels: {team: vision, tier: 1}
-gang: {min: 4, onTimeout: fail, timeout: 10m}
+gang: {min: 4, onTimeout: startWithMin, timeout: 10m, whenBroken: {then: release, after: 0s}}
 retries: 3
 maxRuntime: 1h30m
 stop: {signal: SIGINT, grace: 0s, replace: atOnce}
@@ -78,6 +78,7 @@ whenSilent: {then: never, after: 90s}
 groups:
   - name: worker
     count: 4
+    min: 2
     command: [python3, train.py, --steps, 1000, true]
     env: {LR: 0.10, EPOCHS: 3, FAST: true, HEX: 0x1F, NAME: "a b", EMPTY: ""}
     cpu: 1.5
@@ -100,12 +101,12 @@ groups:
 	want := &ohmv1.JobSpec{
 		Name: "train", Namespace: "research", Kind: "ml", Scheduler: "mine", Precedence: proto.Int32(200),
 		Labels:  map[string]string{"team": "vision", "tier": "1"},
-		Gang:    &ohmv1.Gang{Min: 4, OnTimeout: "fail", Timeout: durationpb.New(10 * time.Minute)},
+		Gang:    &ohmv1.Gang{Min: 4, OnTimeout: "startWithMin", Timeout: durationpb.New(10 * time.Minute), WhenBroken: &ohmv1.WhenBroken{Then: "release", After: durationpb.New(0)}},
 		Retries: 3, MaxRuntime: durationpb.New(90 * time.Minute),
 		Stop:       &ohmv1.StopPolicy{Signal: "SIGINT", Grace: durationpb.New(0), Replace: "atOnce"},
 		WhenSilent: &ohmv1.WhenSilent{Then: "never", After: durationpb.New(90 * time.Second)},
 		Groups: []*ohmv1.Group{{
-			Name: "worker", Count: 4, Command: []string{"python3", "train.py", "--steps", "1000", "true"},
+			Name: "worker", Count: 4, Min: proto.Int32(2), Command: []string{"python3", "train.py", "--steps", "1000", "true"},
 			Env:       map[string]string{"LR": "0.10", "EPOCHS": "3", "FAST": "true", "HEX": "0x1F", "NAME": "a b", "EMPTY": ""},
 			Resources: &ohmv1.Resources{CpuMilli: 1500, MemoryBytes: 1288490189, DiskBytes: 1e10},
 			Gpus:      &ohmv1.GPURequest{Count: 1, Models: []string{"V100M32", "T4"}, ShareMilli: 460},
@@ -191,13 +192,19 @@ func TestRefused(t *testing.T) {
 		{"kind: batch", "kind: service\nretries: 0", []string{"3:1: retries is only for batch and ml jobs, and this is a service job"}},
 		{"kind: batch", "kind: ml\ngang: {min: 9, max: 3, onTimeout: startWithMin, timeout: 10}", []string{
 			"3:13: gang.min 9 is more than the 4 tasks of all groups",
-			"3:16: gang.max is not supported yet",
-			"3:35: gang.onTimeout startWithMin is not supported yet",
+			`3:16: unknown key "max"; the most are the counts of the groups, and the fewest gang.min or min of a group`,
 			`3:58: gang.timeout "10" has no unit; did you mean 10s?`}},
 		{"kind: batch", "kind: service\nwhenSilent: {then: never, after: 5}\nstop: {replace: now}", []string{
 			"3:20: whenSilent.then never is only for batch and ml jobs, and this is a service job",
 			`3:34: whenSilent.after "5" has no unit; did you mean 5s?`,
 			`4:17: stop.replace "now" is not one of afterExit, atOnce`}},
+		{"kind: batch", "kind: ml\ngang: {onTimeout: startWithMin}", []string{"3:7: gang.timeout is missing; onTimeout: startWithMin needs one, e.g. timeout: 10m"}},
+		{"kind: batch", "kind: ml\ngang: {onTimeout: start, timeout: 1m}", []string{`3:19: gang.onTimeout "start" is not one of wait, fail, startWithMin; did you mean startWithMin?`}},
+		{"kind: batch", "kind: ml\ngang: {whenBroken: {then: keep, after: 1m}}", []string{"3:40: gang.whenBroken.after is not for then: keep, which keeps them for ever"}},
+		{"kind: batch", "kind: ml\ngang: {whenBroken: {then: wait, after: -1s}}", []string{
+			`3:27: gang.whenBroken.then "wait" is not one of release, keep`, `3:40: after "-1s" is not a duration; write a number and a unit, such as 30s, 10m or 2h`}},
+		{"kind: batch", "kind: ml\nupdate: {maxUnavailable: 1}", []string{"3:1: update is only for service jobs, and this is a ml job"}},
+		{"count: 4", "count: 4\n    min: 2", []string{"6:5: min is only for ml jobs, and this is a batch job"}},
 		{"kind: batch", "kind: ml\ngang: {min: 0}", []string{"3:13: gang.min 0 is not at least 1; leave it out for all tasks"}},
 		{"kind: batch", "kind: ml\ngang: {onTimeout: fail}", []string{"3:7: gang.timeout is missing; onTimeout: fail needs one, e.g. timeout: 10m"}},
 		{"kind: batch", "kind: batch\nmaxRuntime: 0s", []string{"3:13: maxRuntime is less than 1ms; leave it out for no limit"}},

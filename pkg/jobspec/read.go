@@ -183,6 +183,10 @@ func (r *reader) unknown(at place, name string, key position, rows []row) {
 		r.faultAt(key, here.path, `unknown key "resources"; write cpu, memory, disk and gpus directly in a group`)
 		return
 	}
+	if here.path == "gang.max" {
+		r.faultAt(key, here.path, `unknown key "max"; the most are the counts of the groups, and the fewest gang.min or min of a group`)
+		return
+	}
 	var names []string
 	meant := ""
 	for _, row := range rows {

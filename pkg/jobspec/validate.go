@@ -109,40 +109,13 @@ func checkKind(ps *problems, spec *ohmv1.JobSpec) bool {
 	if spec.Retries > 0 && kind != "batch" && kind != "ml" {
 		ps.add("retries", "%s", onlyFor("retries", "batch, ml", kind))
 	}
-	if spec.Gang == nil {
-		return true
-	}
-	if kind != "ml" {
+	if kind == "ml" {
+		checkGang(ps, spec)
+	} else if spec.Gang != nil {
 		ps.add("gang", "%s", onlyFor("gang", "ml", kind))
-		return true
-	}
-	switch n := tasks(spec); {
-	case spec.Gang.Min < 0:
-		ps.add("gang.min", "gang.min %d is not at least 1", spec.Gang.Min)
-	case int64(spec.Gang.Min) > n:
-		ps.add("gang.min", "gang.min %d is more than the %d tasks of all groups", spec.Gang.Min, n)
-	}
-	if spec.Gang.Within != "" {
-		ps.check("gang.within", names.CheckKey("gang.within", spec.Gang.Within))
-	}
-	if spec.Gang.PreferWithin != "" {
-		ps.check("gang.preferWithin", names.CheckKey("gang.preferWithin", spec.Gang.PreferWithin))
-	}
-	onTimeout, timeout := spec.Gang.OnTimeout, spec.Gang.Timeout
-	if onTimeout != "" && !slices.Contains(timeoutAnswers(), onTimeout) {
-		ps.add("gang.onTimeout", "gang.onTimeout %s %s", quote(onTimeout), oneOf(onTimeout, timeoutAnswers()))
-	}
-	if timeout == nil && onTimeout == "fail" {
-		ps.add("gang.timeout", "gang.timeout is missing; onTimeout: fail needs one, e.g. timeout: 10m")
-	} else if timeout != nil {
-		if wrong := checkDuration(timeout, time.Millisecond); wrong != "" {
-			ps.add("gang.timeout", "gang.timeout %s", wrong)
-		}
 	}
 	return true
 }
-
-func timeoutAnswers() []string { return []string{"wait", "fail"} }
 
 // onlyFor words the refusal of a field that jobs of this kind do not have.
 func onlyFor(name, kinds, kind string) string {

@@ -36,8 +36,9 @@ func TestValidate(t *testing.T) {
 		{func(j *job) { j.Kind = "system" }, []Problem{{"groups[0].count", "a system job has no count; it runs one task on each eligible node"}}},
 		{func(j *job) { j.Kind, j.Retries = "service", 1 }, []Problem{{"retries", "retries is only for batch and ml jobs, and this is a service job"}}},
 		{func(j *job) { j.Kind, j.Gang = "batch", &ohmv1.Gang{} }, []Problem{{"gang", "gang is only for ml jobs, and this is a batch job"}}},
-		{func(j *job) { j.Gang = &ohmv1.Gang{Min: -1, OnTimeout: "startWithMin"} }, []Problem{
-			{"gang.min", "gang.min -1 is not at least 1"}, {"gang.onTimeout", `gang.onTimeout "startWithMin" is not one of wait, fail`}}},
+		{func(j *job) { j.Gang = &ohmv1.Gang{Min: -1, OnTimeout: "later"} }, []Problem{
+			{"gang.min", "gang.min -1 is not at least 1"}, {"gang.onTimeout", `gang.onTimeout "later" is not one of wait, fail, startWithMin`}}},
+		{func(j *job) { j.Groups[0].Min = proto.Int32(5) }, []Problem{{"groups[0].min", "min 5 is more than the count 4"}}},
 		{func(j *job) { j.Gang = &ohmv1.Gang{Min: 5} }, []Problem{{"gang.min", "gang.min 5 is more than the 4 tasks of all groups"}}},
 		{func(j *job) { j.Gang = &ohmv1.Gang{Timeout: durationpb.New(-1)} }, []Problem{{"gang.timeout", "gang.timeout is negative"}}},
 		{func(j *job) { j.Precedence = proto.Int32(-1) }, []Problem{{"precedence", "precedence -1 is not between 0 and 399"}}},
@@ -116,7 +117,7 @@ func TestDefaults(t *testing.T) {
 	want.Namespace, want.Scheduler = "default", "ml"
 	want.Stop = &ohmv1.StopPolicy{Signal: "SIGTERM", Grace: durationpb.New(30 * time.Second), Replace: "afterExit"}
 	want.WhenSilent = &ohmv1.WhenSilent{Then: "replace"}
-	want.Gang, want.Precedence = &ohmv1.Gang{Min: 6, OnTimeout: "wait"}, proto.Int32(100)
+	want.Gang, want.Precedence = &ohmv1.Gang{Min: 6, OnTimeout: "wait", WhenBroken: &ohmv1.WhenBroken{Then: "release", After: durationpb.New(5 * time.Minute)}}, proto.Int32(100)
 	want.Groups[0].Ports = []*ohmv1.Port{{Name: "a", Number: 80}, {Name: MasterPort}, {Name: "z"}}
 	want.Groups[1].Ports = []*ohmv1.Port{{Name: MasterPort, Number: 29500}} // the job's own
 	spec.Groups[0].Ports = []*ohmv1.Port{{Name: "z"}, {Name: "a", Number: 80}}

@@ -35,6 +35,9 @@ func checkGroups(ps *problems, spec *ohmv1.JobSpec, kindKnown bool) {
 		case kindKnown && spec.Kind == "system" && g.Count > 0:
 			ps.add(at+".count", "%s", onlyFor("count", "service, batch, ml", spec.Kind))
 		}
+		if kindKnown {
+			checkGroupMin(ps, at, g, spec.Kind)
+		}
 		checkCommand(ps, at, g.Command, g.Env, len(g.Containers) > 0 || g.GetBox().GetImage() != "")
 		checkTasksShape(ps, at, g)
 		checkResources(ps, at, g.Resources)

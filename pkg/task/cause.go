@@ -22,9 +22,10 @@ const (
 	StartDeadline = "StartDeadline" // it could not be started in time, though that was tried again and again
 	UnknownExit   = "UnknownExit"   // it is over, and how it ended was lost with what watched over it
 
-	Stop      = "Stopped" // the user stopped or changed the job
-	Drained   = "Drained"
-	Preempted = "Preempted"
+	Stop       = "Stopped" // the user stopped or changed the job
+	Drained    = "Drained"
+	Preempted  = "Preempted"
+	GangBroken = "GangBroken" // its gang has lost members, and starts anew as a whole
 )
 
 // Class says who is answerable for the end of an attempt, and so whether it spends a retry.
@@ -54,7 +55,7 @@ func ClassOf(cause string) (class Class, known bool) {
 		return NodeFault, true
 	case NodeLost, StartDeadline, UnknownExit:
 		return Infrastructure, true
-	case Stop, Drained, Preempted:
+	case Stop, Drained, Preempted, GangBroken:
 		return Wanted, true
 	}
 	return UserError, false

@@ -56,6 +56,7 @@ func TestEveryCause(t *testing.T) {
 		"Stopped":       {Wanted, Stopped},
 		"Drained":       {Wanted, Stopped},
 		"Preempted":     {Wanted, Stopped},
+		"GangBroken":    {Wanted, Stopped},
 	}
 	all := causes(t)
 	if len(all) != len(table) {

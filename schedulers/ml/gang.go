@@ -1,8 +1,12 @@
 package ml
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ohmcell/ohm/cellstate"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
@@ -15,11 +19,12 @@ import (
 type gang struct {
 	round *place.Round
 	work  schedulers.Work
-	order []reconcile.Need // largest first, then by slot
-	// least is how many of the needs must find a node now: the gang's minimum less what
-	// lives already. most is how many claims one transaction may hold, and nodes on how many
+	order []reconcile.Need // those that a group must have first, then the largest first, then by slot
+	// least is how many of the needs must find a node now, and groups how many of these
+	// groups at least. most is how many claims one transaction may hold, and nodes on how many
 	// nodes; 0: no limit.
 	least, most, nodes int
+	groups             map[string]int
 	awaits             bool  // a need would find its node among those with requests under way
 	fit                int   // how many found a node when that was last tried, one after the other
 	trial, calm        bool  // nothing is explained; nothing gives way
@@ -28,19 +33,45 @@ type gang struct {
 
 func newGang(r *place.Round, w schedulers.Work, limits cellstate.Limits) *gang {
 	g := &gang{round: r, work: w, order: slices.Clone(w.Needs), least: len(w.Needs), most: limits.Claims, nodes: limits.Nodes}
+	if of := w.Needs[0].Gang; of != nil {
+		g.least, g.groups = of.Least, of.Groups
+	}
 	slices.SortStableFunc(g.order, func(a, b reconcile.Need) int {
 		return r.Request(w.Job, b.Group).Size(r.Request(w.Job, a.Group))
 	})
-	if smallest := int(w.Job.Record.GetSpec().GetGang().GetMin()); smallest > 0 {
-		live := 0
-		for _, t := range w.Job.Tasks {
-			if t.Placement != nil {
-				live++
-			}
-		}
-		g.least = min(g.least, max(0, smallest-live))
+	if g.least < len(g.order) {
+		g.order = mustFirst(g.order, g.groups)
 	}
 	return g
+}
+
+// mustFirst puts first, of each group, as many as it must have.
+func mustFirst(order []reconcile.Need, groups map[string]int) []reconcile.Need {
+	left := maps.Clone(groups)
+	var must, may []reconcile.Need
+	for _, n := range order {
+		if left[n.Slot.Group] > 0 {
+			left[n.Slot.Group]--
+			must = append(must, n)
+		} else {
+			may = append(may, n)
+		}
+	}
+	return append(must, may...)
+}
+
+// enough says whether the gang may have these claims and no more: for what else it has not.
+func (g *gang) enough(claims []cellstate.Claim) bool {
+	by := map[string]int{}
+	for _, c := range claims {
+		by[c.Slot.Group]++
+	}
+	for name, n := range g.groups {
+		if by[name] < n {
+			return false
+		}
+	}
+	return len(claims) >= g.least
 }
 
 // place claims nodes for the gang: for all of its needs or, if not all find one, for as
@@ -52,10 +83,10 @@ func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 	claims, unplaced, later := g.greedy()
 	g.fit = len(claims)
 	switch {
-	case len(claims) >= g.least && g.wide(claims):
+	case g.enough(claims) && g.wide(claims):
 		g.round.Undo(mark)
 		return g.pack()
-	case len(claims) > 0 && len(claims) >= g.least:
+	case len(claims) > 0 && g.enough(claims):
 		for i := range unplaced {
 			g.explain(&unplaced[i], len(claims))
 		}
@@ -79,7 +110,7 @@ func (g *gang) place() (*cellstate.Txn, []schedulers.Unplaced) {
 			g.round.Undo(mark)
 			return g.pack()
 		}
-		return g.atomic(claims), nil
+		return g.atomic(claims), g.others(claims)
 	}
 	if g.awaits || g.trial {
 		return nil, nil
@@ -105,7 +136,7 @@ func (g *gang) pack() (*cellstate.Txn, []schedulers.Unplaced) {
 	}
 	mark := g.round.Mark()
 	claims, left := g.round.Pack(g.work.Job, needs, g.nodes)
-	if len(claims) < max(1, g.least) {
+	if len(claims) == 0 || !g.enough(claims) {
 		g.round.Undo(mark)
 		return nil, g.limited(nil, g.work.Needs, fmt.Sprintf(
 			"the store takes an atomic commit over at most %d nodes, on which %d of %d tasks of the gang would fit; on more nodes all would",
@@ -136,7 +167,7 @@ func (g *gang) greedy() (claims []cellstate.Claim, unplaced []schedulers.Unplace
 			later = g.order[i:]
 			break
 		}
-		claim, ok, awaits := search.Claim(need, !g.calm && len(claims) < g.least)
+		claim, ok, awaits := search.Claim(need, !g.calm && i < g.least)
 		switch {
 		case ok:
 			claims = append(claims, claim)
@@ -158,44 +189,117 @@ const (
 	thorough = 1 << 15
 )
 
-// search looks for nodes for all needs where the best node of one takes another's only
-// one: it goes back and tries others, within bounds; first those that differ, and then all
-// nodes and all choices of devices. nil: it found none.
+// search looks for nodes where the best node of one need takes another's only one: it goes
+// back and tries others, within bounds; first those that differ, and then all nodes and all
+// choices of devices. It looks for all needs and, if not all find one, for as many of each group
+// as make up the least, and then for what else there is room for. nil: it found none.
 func (g *gang) search() []cellstate.Claim {
-	mixed := slices.ContainsFunc(g.order, func(n reconcile.Need) bool { // groups that ask for the same may have rules that differ
-		return n.Slot.Group != g.order[0].Slot.Group || g.request(n).Ruled()
+	if claims := g.searchFor(g.order); claims != nil || g.least == len(g.order) {
+		return claims
+	}
+	for needs := range g.parts() {
+		claims := g.searchFor(needs)
+		if claims == nil {
+			continue
+		}
+		for _, need := range g.order {
+			if slices.ContainsFunc(needs, func(n reconcile.Need) bool { return n.Slot == need.Slot }) || g.most > 0 && len(claims) == g.most {
+				continue
+			}
+			if node, ok := g.round.Choose(g.request(need), nil); ok {
+				claims = append(claims, g.round.Claim(g.work.Job, need, node))
+			}
+		}
+		return claims
+	}
+	return nil
+}
+
+// parts yields, within bounds, the parts of the gang with which it may start: those of the least
+// number first, and of these first what has the most of the first groups.
+func (g *gang) parts() iter.Seq[[]reconcile.Need] {
+	var groups []string
+	of := map[string]int{}
+	for _, n := range g.order {
+		if of[n.Slot.Group]++; of[n.Slot.Group] == 1 {
+			groups = append(groups, n.Slot.Group)
+		}
+	}
+	return func(yield func([]reconcile.Need) bool) {
+		tried := 0
+		for size := g.least; size < len(g.order); size++ {
+			take := map[string]int{}
+			var next func(i, left int) bool
+			next = func(i, left int) bool {
+				if i == len(groups) {
+					if left > 0 {
+						return true
+					}
+					tried++
+					return yield(g.part(take)) && tried < orders
+				}
+				for n := min(left, of[groups[i]]); n >= g.groups[groups[i]]; n-- {
+					take[groups[i]] = n
+					if !next(i+1, left-n) {
+						return false
+					}
+				}
+				return true
+			}
+			if !next(0, size) {
+				return
+			}
+		}
+	}
+}
+
+// part is so many needs of each group, in order.
+func (g *gang) part(take map[string]int) (needs []reconcile.Need) {
+	left := maps.Clone(take)
+	for _, n := range g.order {
+		if left[n.Slot.Group] > 0 {
+			left[n.Slot.Group]--
+			needs = append(needs, n)
+		}
+	}
+	return needs
+}
+
+func (g *gang) searchFor(needs []reconcile.Need) []cellstate.Claim {
+	mixed := slices.ContainsFunc(needs, func(n reconcile.Need) bool { // groups that ask for the same may have rules that differ
+		return n.Slot.Group != needs[0].Slot.Group || g.request(n).Ruled()
 	})
-	if !mixed || (g.most > 0 && len(g.order) > g.most) {
+	if !mixed && len(needs) == len(g.order) || (g.most > 0 && len(needs) > g.most) {
 		return nil
 	}
-	for _, need := range g.order {
+	for _, need := range needs {
 		if !g.round.Alone(g.request(need)) {
 			return nil // it does not even fit alone
 		}
 	}
-	if claims := g.within(len(g.order)+detours, options, false); claims != nil {
+	if claims := g.within(needs, len(needs)+detours, options, false); claims != nil {
 		return claims
 	}
 	nodes := max(1, g.round.Nodes())
-	return g.within(len(g.order)+max(detours, thorough/nodes), max(options, thorough/nodes), true)
+	return g.within(needs, len(needs)+max(detours, thorough/nodes), max(options, thorough/nodes), true)
 }
 
 // within is a search that takes at most so many claims, and tries at most so many options
 // for a task.
-func (g *gang) within(steps, options int, all bool) []cellstate.Claim {
+func (g *gang) within(needs []reconcile.Need, steps, options int, all bool) []cellstate.Claim {
 	mark := g.round.Mark()
 	var claims []cellstate.Claim
 	var next func(i int) bool
 	next = func(i int) bool {
-		if i == len(g.order) {
+		if i == len(needs) {
 			return true
 		}
-		for _, option := range g.round.Options(g.request(g.order[i]), options, all) {
+		for _, option := range g.round.Options(g.request(needs[i]), options, all) {
 			if steps--; steps < 0 {
 				return false
 			}
 			here := g.round.Mark()
-			claims = append(claims[:i], g.round.ClaimOption(g.work.Job, g.order[i], option))
+			claims = append(claims[:i], g.round.ClaimOption(g.work.Job, needs[i], option))
 			if next(i + 1) {
 				return true
 			}
@@ -226,11 +330,15 @@ func (g *gang) explain(u *schedulers.Unplaced, fit int) {
 }
 
 // waitWhole adds to the explained groups the slots that would have fitted, and the
-// groups of which all would have.
+// groups of which all would have; these name the groups that they wait for.
 func (g *gang) waitWhole(explained []schedulers.Unplaced, fit int) []schedulers.Unplaced {
 	var all []schedulers.Unplaced
 	for _, need := range g.work.Needs {
 		all = g.round.Miss(all, need)
+	}
+	var short []string
+	for _, e := range explained {
+		short = append(short, e.Group)
 	}
 	for i := range all {
 		u := &all[i]
@@ -239,10 +347,33 @@ func (g *gang) waitWhole(explained []schedulers.Unplaced, fit int) []schedulers.
 			continue
 		}
 		u.Reasons = g.round.Explain(g.request(g.needOf(u.Group)), nil, &ohmv1.Reason{
-			Reason: ReasonGang, Detail: fmt.Sprintf("has room for this group, which waits for the others: %d of %d tasks of the gang would fit", fit, len(g.order)),
+			Reason: ReasonGang, Detail: fmt.Sprintf("has room for this group, which waits for %s: %d of %d tasks of the gang would fit", cmp.Or(groupsText(short), "the others"), fit, len(g.order)),
 		})
 	}
 	return all
+}
+
+// namedGroups bounds the groups that a reason names.
+const namedGroups = 3
+
+func groupsText(names []string) string {
+	if more := len(names) - namedGroups; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedGroups], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// others explains the needs that have no claim.
+func (g *gang) others(claims []cellstate.Claim) (unplaced []schedulers.Unplaced) {
+	for _, need := range g.order {
+		if !slices.ContainsFunc(claims, func(c cellstate.Claim) bool { return c.Slot == need.Slot }) {
+			unplaced = g.round.Miss(unplaced, need)
+		}
+	}
+	for i := range unplaced {
+		g.explain(&unplaced[i], len(claims))
+	}
+	return unplaced
 }
 
 // limited adds slots that only the store's limit keeps from their nodes.

@@ -54,8 +54,8 @@ func (g *gang) placeOrdered() (*cellstate.Txn, []schedulers.Unplaced) {
 		mark := g.round.Mark()
 		txn, unplaced := g.place()
 		fit := g.fit
-		if txn != nil {
-			fit = len(txn.Claims)
+		if txn != nil { // it starts
+			fit = len(first) + len(txn.Claims)
 		}
 		g.round.Undo(mark)
 		if fit > most {

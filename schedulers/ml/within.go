@@ -64,7 +64,8 @@ func (g *gang) whole(label string, evict bool) (txn *cellstate.Txn, best fragmen
 	asked := 0
 	for _, d := range domains {
 		if !d.Room {
-			if asked++; asked > fragments || best.fit > 0 {
+			enough := best.starts || best.fit > 0 && g.least == len(g.order) // one with less may yet take the minimum
+			if asked++; asked > fragments || enough {
 				break
 			}
 		}

@@ -69,7 +69,7 @@ func differingFields(a, b protoreflect.Message) (fields []string) {
 // are placed, or for how long a start is tried: no process knows.
 func aroundTasks(field protoreflect.Name) bool {
 	switch field {
-	case "count", "constraints", "affinity", "anti_affinity", "distinct", "spread", "device_nodes", "start_deadline":
+	case "count", "min", "constraints", "affinity", "anti_affinity", "distinct", "spread", "device_nodes", "start_deadline":
 		return true
 	}
 	return false

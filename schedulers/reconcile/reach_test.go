@@ -37,6 +37,7 @@ func TestReaches(t *testing.T) {
 		"ports":         func(g *ohmv1.Group) { g.Ports = []*ohmv1.Port{{Name: "a"}} },
 		"network":       func(g *ohmv1.Group) { g.Network = "own" },
 		"health":        func(g *ohmv1.Group) { g.Health = &ohmv1.Health{} },
+		"min":           func(g *ohmv1.Group) { g.Min = proto.Int32(2) },
 		"count":         func(g *ohmv1.Group) { g.Count = 2 },
 		"constraints":   func(g *ohmv1.Group) { g.Constraints = []*ohmv1.Constraint{{Key: "zone"}} },
 		"affinity":      func(g *ohmv1.Group) { g.Affinity = []*ohmv1.Affinity{{Within: "zone"}} },
@@ -46,7 +47,7 @@ func TestReaches(t *testing.T) {
 		"spread":        func(g *ohmv1.Group) { g.Spread = &ohmv1.Spread{Over: "zone"} },
 		"startDeadline": func(g *ohmv1.Group) { g.StartDeadline = durationpb.New(1) },
 	}
-	none := []string{"affinity", "antiAffinity", "constraints", "count", "deviceNodes", "distinct", "spread", "startDeadline"}
+	none := []string{"affinity", "antiAffinity", "constraints", "count", "deviceNodes", "distinct", "min", "spread", "startDeadline"}
 	fields := (&ohmv1.Group{}).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if name := fields.Get(i).JSONName(); name != "name" && changes[name] == nil {

@@ -10,7 +10,8 @@
 //	         that has none left has failed; its siblings run on to their end.
 //	ml       as batch, but a gang: its slots need nodes together or not at all, and when
 //	         one has failed for good the others are stopped. A member that is lost with
-//	         budget left is replaced alone; the others run on.
+//	         budget left is replaced alone; the others run on, unless they are fewer than
+//	         the gang must have for too long: then they are stopped, and it starts anew.
 //	service  count tasks are kept running, whatever ends.
 //	system   one task for each live, eligible node that the constraints allow.
 //
@@ -58,6 +59,8 @@ type Need struct {
 	Node    cellstate.NodeName // the only node that will do; empty: anywhere
 	// BusyPorts are not to be chosen: the same of all needs of a job.
 	BusyPorts []BusyPort
+	// Gang says what the needs of a gang find together: the same of all of them; nil: they are no gang's.
+	Gang *Gang
 }
 
 // Decision is what reconcile says of one job.
@@ -118,17 +121,19 @@ type slot struct {
 
 // judged is a job with all its slots looked at.
 type judged struct {
-	limits   Limits
-	snapshot *cellstate.Snapshot
-	job      *cellstate.Job
-	spec     *ohmv1.JobSpec
-	now      time.Time
-	slots    []slot // by group in the order of the job, then index
-	live     int    // placements of all versions
-	timedOut bool   // the gang waited too long
-	deadline time.Time
-	busy     []BusyPort
-	busyTill time.Time // when the first of them may be tried again
+	limits    Limits
+	snapshot  *cellstate.Snapshot
+	job       *cellstate.Job
+	spec      *ohmv1.JobSpec
+	now       time.Time
+	slots     []slot    // by group in the order of the job, then index
+	live      int       // placements of all versions
+	timedOut  bool      // the gang waited too long
+	deadline  time.Time // when time alone changes what becomes of the gang
+	ofGang    *Gang
+	releasing bool // what is left of the gang is to be stopped
+	busy      []BusyPort
+	busyTill  time.Time // when the first of them may be tried again
 }
 
 func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *judged {
@@ -179,7 +184,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 		}
 		d.surge(d.slots[len(d.slots)-int(g.GetCount()):])
 	}
-	d.gangDeadline()
+	d.gang()
 	return d
 }
 
@@ -229,21 +234,6 @@ func olderLive(j *cellstate.Job) map[place]*cellstate.Task {
 	return old
 }
 
-// gangDeadline finds out whether a gang that has never started may still wait.
-func (d *judged) gangDeadline() {
-	gang := d.spec.GetGang()
-	if d.spec.GetKind() != kindML || gang.GetOnTimeout() != "fail" || gang.GetTimeout().AsDuration() <= 0 {
-		return
-	}
-	for _, s := range d.slots {
-		if s.task != nil && (s.task.Placement != nil || len(s.task.Ended) > 0) {
-			return
-		}
-	}
-	d.deadline = d.job.Record.GetSubmitTime().AsTime().Add(gang.GetTimeout().AsDuration())
-	d.timedOut = !d.deadline.After(d.now)
-}
-
 func (d *judged) count(p phase) (n int) {
 	for _, s := range d.slots {
 		if s.phase == p {
@@ -256,7 +246,7 @@ func (d *judged) count(p phase) (n int) {
 // over is how the job ends, or has ended; empty while something may still start.
 func (d *judged) over() string {
 	switch {
-	case runsToEnd(d.spec) && d.count(succeeded) == len(d.slots) && !d.job.Waits():
+	case runsToEnd(d.spec) && d.count(succeeded) == len(d.slots) && !d.job.Waits(), d.enough():
 		return Succeeded
 	case d.job.Record.GetStopped():
 		return Stopped
@@ -312,9 +302,10 @@ func (d *judged) needs() (needs []Need, wake time.Time) {
 			held = true
 		}
 	}
-	if d.spec.GetKind() == kindML && held { // all of a gang's needs together
+	if d.ofGang != nil && held && d.ofGang.Stage != Growing { // all of a gang's needs together
 		needs, wake = nil, last
 	}
+	needs = d.gangNeeds(needs)
 	if !d.deadline.IsZero() {
 		wake = earlier(wake, d.deadline)
 	}

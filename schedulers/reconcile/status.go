@@ -173,6 +173,8 @@ func (l Limits) whyWaiting(d *judged) string {
 		return fmt.Sprintf("scheduler %s has not been seen for %s", name, seconds(d.now.Sub(LastSeen(d.snapshot, name))))
 	case word != nil && word.GetJobVersion() == d.job.Record.GetVersion():
 		return word.GetMessage()
+	case d.ofGang != nil && d.ofGang.Stage == Growing:
+		return d.ofGang.Note
 	case waited >= l.Unanswered:
 		return fmt.Sprintf("scheduler %s has not answered for %s", name, seconds(waited))
 	}

@@ -48,6 +48,8 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.TimedOut
 	case spec.GetKind() == kindML && memberFailed(j):
 		return task.Stop
+	case p.GetReleased():
+		return task.GangBroken
 	case n != nil && n.Facts != nil && !holdsAlways(n, group):
 		return task.Drained
 	case p.GetDrained():

@@ -274,15 +274,22 @@ func checkGangs(in schedulers.Input, out schedulers.Proposal) error {
 		if w.Job.Record.GetSpec().GetKind() != "ml" {
 			continue
 		}
+		gang := w.Needs[0].Gang
 		for _, t := range out.Txns {
-			n := 0
+			n, by := 0, map[string]int{}
 			for _, c := range t.Claims {
 				if c.Slot.JobName() == w.Job.Name {
 					n++
+					by[c.Slot.Group]++
 				}
 			}
-			if n > 0 && (t.Mode != cellstate.Atomic || n != len(w.Needs)) {
-				return fmt.Errorf("C6: %d of the %d needs of gang %v are claimed in a transaction of mode %v", n, len(w.Needs), w.Job.Name, t.Mode)
+			if n > 0 && (t.Mode != cellstate.Atomic || n < gang.Least) {
+				return fmt.Errorf("C6: %d of the %d needs of gang %v are claimed in a transaction of mode %v, of at least %d", n, len(w.Needs), w.Job.Name, t.Mode, gang.Least)
+			}
+			for group, least := range gang.Groups {
+				if n > 0 && by[group] < least {
+					return fmt.Errorf("C6: %d needs of group %s of gang %v are claimed, of at least %d", by[group], group, w.Job.Name, least)
+				}
 			}
 		}
 	}

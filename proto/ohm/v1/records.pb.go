@@ -988,6 +988,7 @@ type Group struct {
 	// device_nodes is when tasks that ask for no device may go to a node that has some:
 	// last, where no other node will do, or any. Empty: last.
 	DeviceNodes   string `protobuf:"bytes,91,opt,name=device_nodes,json=deviceNodes,proto3" json:"device_nodes,omitempty"`
+	Min           *int32 `protobuf:"varint,96,opt,name=min,proto3,oneof" json:"min,omitempty"` // of a gang: the fewest of the group's tasks to start with; absent: any number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1160,6 +1161,13 @@ func (x *Group) GetDeviceNodes() string {
 		return x.DeviceNodes
 	}
 	return ""
+}
+
+func (x *Group) GetMin() int32 {
+	if x != nil && x.Min != nil {
+		return *x.Min
+	}
+	return 0
 }
 
 // Selector names tasks of the rule's own namespace, those of one job or of all that have
@@ -1648,12 +1656,15 @@ func (x *ExecCheck) GetCommand() []string {
 
 // Gang: the tasks of all groups start together or not at all.
 type Gang struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Min           int32                  `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`                             // tasks of all groups together; 0: all of them
-	OnTimeout     string                 `protobuf:"bytes,2,opt,name=on_timeout,json=onTimeout,proto3" json:"on_timeout,omitempty"` // wait | fail
-	Timeout       *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	Within        string                 `protobuf:"bytes,100,opt,name=within,proto3" json:"within,omitempty"`                                 // a label or attribute: all tasks are where it is the same
-	PreferWithin  string                 `protobuf:"bytes,101,opt,name=prefer_within,json=preferWithin,proto3" json:"prefer_within,omitempty"` // the same, where there is room; nobody waits for it
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Min       int32                  `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`                             // tasks of all groups together; 0: all of them
+	OnTimeout string                 `protobuf:"bytes,2,opt,name=on_timeout,json=onTimeout,proto3" json:"on_timeout,omitempty"` // wait | fail | startWithMin
+	// timeout is how long the gang waits for room for all of its tasks. Absent: it starts as
+	// soon as there is room for min.
+	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Within        string               `protobuf:"bytes,100,opt,name=within,proto3" json:"within,omitempty"`                                 // a label or attribute: all tasks are where it is the same
+	PreferWithin  string               `protobuf:"bytes,101,opt,name=prefer_within,json=preferWithin,proto3" json:"prefer_within,omitempty"` // the same, where there is room; nobody waits for it
+	WhenBroken    *WhenBroken          `protobuf:"bytes,95,opt,name=when_broken,json=whenBroken,proto3" json:"when_broken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1723,6 +1734,67 @@ func (x *Gang) GetPreferWithin() string {
 	return ""
 }
 
+func (x *Gang) GetWhenBroken() *WhenBroken {
+	if x != nil {
+		return x.WhenBroken
+	}
+	return nil
+}
+
+// WhenBroken says what becomes of the members that are left of a gang that has fewer than
+// it must have.
+type WhenBroken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Then          string                 `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`   // release | keep
+	After         *durationpb.Duration   `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // of release; absent: five minutes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhenBroken) Reset() {
+	*x = WhenBroken{}
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhenBroken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhenBroken) ProtoMessage() {}
+
+func (x *WhenBroken) ProtoReflect() protoreflect.Message {
+	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhenBroken.ProtoReflect.Descriptor instead.
+func (*WhenBroken) Descriptor() ([]byte, []int) {
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *WhenBroken) GetThen() string {
+	if x != nil {
+		return x.Then
+	}
+	return ""
+}
+
+func (x *WhenBroken) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 type StopPolicy struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Signal string                 `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"` // SIGTERM, …
@@ -1736,7 +1808,7 @@ type StopPolicy struct {
 
 func (x *StopPolicy) Reset() {
 	*x = StopPolicy{}
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1820,7 @@ func (x *StopPolicy) String() string {
 func (*StopPolicy) ProtoMessage() {}
 
 func (x *StopPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[20]
+	mi := &file_ohm_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1833,7 @@ func (x *StopPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopPolicy.ProtoReflect.Descriptor instead.
 func (*StopPolicy) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StopPolicy) GetSignal() string {
@@ -1796,7 +1868,7 @@ type WhenSilent struct {
 
 func (x *WhenSilent) Reset() {
 	*x = WhenSilent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1880,7 @@ func (x *WhenSilent) String() string {
 func (*WhenSilent) ProtoMessage() {}
 
 func (x *WhenSilent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[21]
+	mi := &file_ohm_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1893,7 @@ func (x *WhenSilent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhenSilent.ProtoReflect.Descriptor instead.
 func (*WhenSilent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WhenSilent) GetThen() string {
@@ -1853,7 +1925,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1937,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[22]
+	mi := &file_ohm_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1950,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RetryPolicy) GetFatal() []int32 {
@@ -1927,7 +1999,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2011,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[23]
+	mi := &file_ohm_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2024,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Amount) GetNumber() int32 {
@@ -1984,7 +2056,7 @@ type UpdatePolicy struct {
 
 func (x *UpdatePolicy) Reset() {
 	*x = UpdatePolicy{}
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2068,7 @@ func (x *UpdatePolicy) String() string {
 func (*UpdatePolicy) ProtoMessage() {}
 
 func (x *UpdatePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[24]
+	mi := &file_ohm_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2081,7 @@ func (x *UpdatePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePolicy.ProtoReflect.Descriptor instead.
 func (*UpdatePolicy) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdatePolicy) GetMaxUnavailable() *Amount {
@@ -2082,7 +2154,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2166,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[25]
+	mi := &file_ohm_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2179,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JobSpec) GetNamespace() string {
@@ -2256,7 +2328,7 @@ type After struct {
 
 func (x *After) Reset() {
 	*x = After{}
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2340,7 @@ func (x *After) String() string {
 func (*After) ProtoMessage() {}
 
 func (x *After) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[26]
+	mi := &file_ohm_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2353,7 @@ func (x *After) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use After.ProtoReflect.Descriptor instead.
 func (*After) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *After) GetOk() []string {
@@ -2320,7 +2392,7 @@ type Cron struct {
 
 func (x *Cron) Reset() {
 	*x = Cron{}
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2404,7 @@ func (x *Cron) String() string {
 func (*Cron) ProtoMessage() {}
 
 func (x *Cron) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[27]
+	mi := &file_ohm_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2417,7 @@ func (x *Cron) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cron.ProtoReflect.Descriptor instead.
 func (*Cron) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Cron) GetCron() string {
@@ -2402,7 +2474,7 @@ type Disruption struct {
 
 func (x *Disruption) Reset() {
 	*x = Disruption{}
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2486,7 @@ func (x *Disruption) String() string {
 func (*Disruption) ProtoMessage() {}
 
 func (x *Disruption) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[28]
+	mi := &file_ohm_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2499,7 @@ func (x *Disruption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disruption.ProtoReflect.Descriptor instead.
 func (*Disruption) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Disruption) GetMaxUnavailable() int32 {
@@ -2480,7 +2552,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2564,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[29]
+	mi := &file_ohm_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2577,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -2660,7 +2732,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2744,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[30]
+	mi := &file_ohm_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2757,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Dependency) GetJob() string {
@@ -2720,7 +2792,7 @@ type Indexes struct {
 
 func (x *Indexes) Reset() {
 	*x = Indexes{}
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2804,7 @@ func (x *Indexes) String() string {
 func (*Indexes) ProtoMessage() {}
 
 func (x *Indexes) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[31]
+	mi := &file_ohm_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2817,7 @@ func (x *Indexes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Indexes.ProtoReflect.Descriptor instead.
 func (*Indexes) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Indexes) GetGroup() string {
@@ -2777,7 +2849,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +2861,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[32]
+	mi := &file_ohm_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +2874,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Run) GetJob() *Job {
@@ -2855,7 +2927,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2939,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[33]
+	mi := &file_ohm_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2952,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Schedule) GetSpec() *JobSpec {
@@ -2946,7 +3018,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2958,7 +3030,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[34]
+	mi := &file_ohm_v1_records_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2971,7 +3043,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{34}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Attempt) GetTask() string {
@@ -3071,7 +3143,7 @@ type Scaled struct {
 
 func (x *Scaled) Reset() {
 	*x = Scaled{}
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3155,7 @@ func (x *Scaled) String() string {
 func (*Scaled) ProtoMessage() {}
 
 func (x *Scaled) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[35]
+	mi := &file_ohm_v1_records_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3168,7 @@ func (x *Scaled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaled.ProtoReflect.Descriptor instead.
 func (*Scaled) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{35}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Scaled) GetGroup() string {
@@ -3139,7 +3211,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3223,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[36]
+	mi := &file_ohm_v1_records_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3236,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{36}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Rollout) GetVersion() int64 {
@@ -3243,7 +3315,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3327,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[37]
+	mi := &file_ohm_v1_records_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3340,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{37}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Outcome) GetState() string {
@@ -3319,7 +3391,7 @@ type GroupCounts struct {
 
 func (x *GroupCounts) Reset() {
 	*x = GroupCounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3403,7 @@ func (x *GroupCounts) String() string {
 func (*GroupCounts) ProtoMessage() {}
 
 func (x *GroupCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[38]
+	mi := &file_ohm_v1_records_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3416,7 @@ func (x *GroupCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupCounts.ProtoReflect.Descriptor instead.
 func (*GroupCounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{38}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GroupCounts) GetName() string {
@@ -3445,7 +3517,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3529,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[39]
+	mi := &file_ohm_v1_records_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3542,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{39}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Slot) GetNamespace() string {
@@ -3520,7 +3592,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3604,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[40]
+	mi := &file_ohm_v1_records_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3617,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{40}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Fence) GetCompared() int64 {
@@ -3574,7 +3646,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3586,7 +3658,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[41]
+	mi := &file_ohm_v1_records_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3599,7 +3671,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{41}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Victim) GetSlot() *Slot {
@@ -3646,6 +3718,7 @@ type Placement struct {
 	Fence            *Fence                 `protobuf:"bytes,18,opt,name=fence,proto3" json:"fence,omitempty"`
 	LatestEnd        *timestamppb.Timestamp `protobuf:"bytes,45,opt,name=latest_end,json=latestEnd,proto3" json:"latest_end,omitempty"` // by its job's maxRuntime; absent: nobody knows
 	Scopes           []*ScopeFence          `protobuf:"bytes,30,rep,name=scopes,proto3" json:"scopes,omitempty"`                        // that came with it: of rules that are wider than a node, and of budgets
+	Released         bool                   `protobuf:"varint,97,opt,name=released,proto3" json:"released,omitempty"`                   // of a broken gang: it is to end with all the others, which then start anew
 	Drained          bool                   `protobuf:"varint,105,opt,name=drained,proto3" json:"drained,omitempty"`                    // of a job with a disruption budget: it is to end, since its node drains
 	// A gang's world, which its commit founds, or joins where members of one live: it is named
 	// by the transaction that founded it. The world has as many ranks, from 0, as world_size
@@ -3659,7 +3732,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3744,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[42]
+	mi := &file_ohm_v1_records_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3757,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{42}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Placement) GetSlot() *Slot {
@@ -3827,6 +3900,13 @@ func (x *Placement) GetScopes() []*ScopeFence {
 	return nil
 }
 
+func (x *Placement) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
 func (x *Placement) GetDrained() bool {
 	if x != nil {
 		return x.Drained
@@ -3868,7 +3948,7 @@ type ScopeFence struct {
 
 func (x *ScopeFence) Reset() {
 	*x = ScopeFence{}
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +3960,7 @@ func (x *ScopeFence) String() string {
 func (*ScopeFence) ProtoMessage() {}
 
 func (x *ScopeFence) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[43]
+	mi := &file_ohm_v1_records_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +3973,7 @@ func (x *ScopeFence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeFence.ProtoReflect.Descriptor instead.
 func (*ScopeFence) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{43}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ScopeFence) GetScope() string {
@@ -3942,7 +4022,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3954,7 +4034,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[44]
+	mi := &file_ohm_v1_records_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3967,7 +4047,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{44}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Status) GetSlot() *Slot {
@@ -4094,7 +4174,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4186,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[45]
+	mi := &file_ohm_v1_records_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4199,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{45}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Ended) GetPlacement() *Placement {
@@ -4168,7 +4248,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4260,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[46]
+	mi := &file_ohm_v1_records_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4273,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{46}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Node) GetName() string {
@@ -4314,7 +4394,7 @@ type Intent struct {
 
 func (x *Intent) Reset() {
 	*x = Intent{}
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4406,7 @@ func (x *Intent) String() string {
 func (*Intent) ProtoMessage() {}
 
 func (x *Intent) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[47]
+	mi := &file_ohm_v1_records_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4419,7 @@ func (x *Intent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intent.ProtoReflect.Descriptor instead.
 func (*Intent) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{47}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Intent) GetNode() string {
@@ -4405,7 +4485,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4497,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[48]
+	mi := &file_ohm_v1_records_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4510,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{48}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Alive) GetNode() string {
@@ -4481,7 +4561,7 @@ type Scheduler struct {
 
 func (x *Scheduler) Reset() {
 	*x = Scheduler{}
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4493,7 +4573,7 @@ func (x *Scheduler) String() string {
 func (*Scheduler) ProtoMessage() {}
 
 func (x *Scheduler) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[49]
+	mi := &file_ohm_v1_records_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4506,7 +4586,7 @@ func (x *Scheduler) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scheduler.ProtoReflect.Descriptor instead.
 func (*Scheduler) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{49}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Scheduler) GetName() string {
@@ -4551,7 +4631,7 @@ type SchedulerInstance struct {
 
 func (x *SchedulerInstance) Reset() {
 	*x = SchedulerInstance{}
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4563,7 +4643,7 @@ func (x *SchedulerInstance) String() string {
 func (*SchedulerInstance) ProtoMessage() {}
 
 func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[50]
+	mi := &file_ohm_v1_records_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4576,7 +4656,7 @@ func (x *SchedulerInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerInstance.ProtoReflect.Descriptor instead.
 func (*SchedulerInstance) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{50}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SchedulerInstance) GetScheduler() string {
@@ -4639,7 +4719,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4651,7 +4731,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[51]
+	mi := &file_ohm_v1_records_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4664,7 +4744,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{51}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Hold) GetNode() string {
@@ -4785,7 +4865,7 @@ type Party struct {
 
 func (x *Party) Reset() {
 	*x = Party{}
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4797,7 +4877,7 @@ func (x *Party) String() string {
 func (*Party) ProtoMessage() {}
 
 func (x *Party) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[52]
+	mi := &file_ohm_v1_records_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4810,7 +4890,7 @@ func (x *Party) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Party.ProtoReflect.Descriptor instead.
 func (*Party) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{52}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Party) GetScheduler() string {
@@ -4866,7 +4946,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4878,7 +4958,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[53]
+	mi := &file_ohm_v1_records_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4891,7 +4971,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{53}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Conflict) GetId() string {
@@ -5023,7 +5103,7 @@ type ExecRecord struct {
 
 func (x *ExecRecord) Reset() {
 	*x = ExecRecord{}
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5115,7 @@ func (x *ExecRecord) String() string {
 func (*ExecRecord) ProtoMessage() {}
 
 func (x *ExecRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[54]
+	mi := &file_ohm_v1_records_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5128,7 @@ func (x *ExecRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRecord.ProtoReflect.Descriptor instead.
 func (*ExecRecord) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{54}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExecRecord) GetTime() *timestamppb.Timestamp {
@@ -5163,7 +5243,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5175,7 +5255,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[55]
+	mi := &file_ohm_v1_records_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5188,7 +5268,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{55}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Reason) GetReason() string {
@@ -5242,7 +5322,7 @@ type GroupWaiting struct {
 
 func (x *GroupWaiting) Reset() {
 	*x = GroupWaiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[56]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5254,7 +5334,7 @@ func (x *GroupWaiting) String() string {
 func (*GroupWaiting) ProtoMessage() {}
 
 func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[56]
+	mi := &file_ohm_v1_records_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5267,7 +5347,7 @@ func (x *GroupWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupWaiting.ProtoReflect.Descriptor instead.
 func (*GroupWaiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{56}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GroupWaiting) GetGroup() string {
@@ -5345,7 +5425,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_ohm_v1_records_proto_msgTypes[57]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5357,7 +5437,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[57]
+	mi := &file_ohm_v1_records_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5370,7 +5450,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{57}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Waiting) GetNamespace() string {
@@ -5448,7 +5528,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_ohm_v1_records_proto_msgTypes[58]
+	mi := &file_ohm_v1_records_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5460,7 +5540,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[58]
+	mi := &file_ohm_v1_records_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5473,7 +5553,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{58}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Meta) GetValue() string {
@@ -5509,7 +5589,7 @@ type Average struct {
 
 func (x *Average) Reset() {
 	*x = Average{}
-	mi := &file_ohm_v1_records_proto_msgTypes[59]
+	mi := &file_ohm_v1_records_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5521,7 +5601,7 @@ func (x *Average) String() string {
 func (*Average) ProtoMessage() {}
 
 func (x *Average) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[59]
+	mi := &file_ohm_v1_records_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5534,7 +5614,7 @@ func (x *Average) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Average.ProtoReflect.Descriptor instead.
 func (*Average) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{59}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Average) GetNamespace() string {
@@ -5565,7 +5645,7 @@ type Amounts struct {
 
 func (x *Amounts) Reset() {
 	*x = Amounts{}
-	mi := &file_ohm_v1_records_proto_msgTypes[60]
+	mi := &file_ohm_v1_records_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5577,7 +5657,7 @@ func (x *Amounts) String() string {
 func (*Amounts) ProtoMessage() {}
 
 func (x *Amounts) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[60]
+	mi := &file_ohm_v1_records_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5590,7 +5670,7 @@ func (x *Amounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
 func (*Amounts) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{60}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Amounts) GetCpuMilli() int64 {
@@ -5636,7 +5716,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_ohm_v1_records_proto_msgTypes[61]
+	mi := &file_ohm_v1_records_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5648,7 +5728,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[61]
+	mi := &file_ohm_v1_records_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5661,7 +5741,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{61}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Quota) GetKind() string {
@@ -5721,7 +5801,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_ohm_v1_records_proto_msgTypes[62]
+	mi := &file_ohm_v1_records_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5733,7 +5813,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_ohm_v1_records_proto_msgTypes[62]
+	mi := &file_ohm_v1_records_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5746,7 +5826,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_ohm_v1_records_proto_rawDescGZIP(), []int{62}
+	return file_ohm_v1_records_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Share) GetKind() string {
@@ -5884,7 +5964,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x03box\x18\x05 \x01(\v2\v.ohm.v1.BoxR\x03box\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x06\n" +
 	"\x05Group\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x18\n" +
@@ -5908,10 +5988,12 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\ranti_affinity\x18\x1f \x03(\v2\x10.ohm.v1.AffinityR\fantiAffinity\x12\x1a\n" +
 	"\bdistinct\x18  \x01(\tR\bdistinct\x12&\n" +
 	"\x06spread\x18! \x01(\v2\x0e.ohm.v1.SpreadR\x06spread\x12!\n" +
-	"\fdevice_nodes\x18[ \x01(\tR\vdeviceNodes\x1a6\n" +
+	"\fdevice_nodes\x18[ \x01(\tR\vdeviceNodes\x12\x15\n" +
+	"\x03min\x18` \x01(\x05H\x00R\x03min\x88\x01\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
+	"\x04_min\"\xa3\x01\n" +
 	"\bSelector\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x124\n" +
@@ -5948,14 +6030,20 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\bTCPCheck\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\"%\n" +
 	"\tExecCheck\x12\x18\n" +
-	"\acommand\x18\x01 \x03(\tR\acommand\"\xa9\x01\n" +
+	"\acommand\x18\x01 \x03(\tR\acommand\"\xde\x01\n" +
 	"\x04Gang\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x1d\n" +
 	"\n" +
 	"on_timeout\x18\x02 \x01(\tR\tonTimeout\x123\n" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
 	"\x06within\x18d \x01(\tR\x06within\x12#\n" +
-	"\rprefer_within\x18e \x01(\tR\fpreferWithin\"o\n" +
+	"\rprefer_within\x18e \x01(\tR\fpreferWithin\x123\n" +
+	"\vwhen_broken\x18_ \x01(\v2\x12.ohm.v1.WhenBrokenR\n" +
+	"whenBroken\"Q\n" +
+	"\n" +
+	"WhenBroken\x12\x12\n" +
+	"\x04then\x18\x01 \x01(\tR\x04then\x12/\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"o\n" +
 	"\n" +
 	"StopPolicy\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
@@ -6137,7 +6225,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06Victim\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x10\n" +
-	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xbe\x06\n" +
+	"\x03txn\x18\x03 \x01(\tR\x03txn\"\xda\x06\n" +
 	"\tPlacement\x12 \n" +
 	"\x04slot\x18\x01 \x01(\v2\f.ohm.v1.SlotR\x04slot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
@@ -6164,7 +6252,8 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x05fence\x18\x12 \x01(\v2\r.ohm.v1.FenceR\x05fence\x129\n" +
 	"\n" +
 	"latest_end\x18- \x01(\v2\x1a.google.protobuf.TimestampR\tlatestEnd\x12*\n" +
-	"\x06scopes\x18\x1e \x03(\v2\x12.ohm.v1.ScopeFenceR\x06scopes\x12\x18\n" +
+	"\x06scopes\x18\x1e \x03(\v2\x12.ohm.v1.ScopeFenceR\x06scopes\x12\x1a\n" +
+	"\breleased\x18a \x01(\bR\breleased\x12\x18\n" +
 	"\adrained\x18i \x01(\bR\adrained\x12\x14\n" +
 	"\x05world\x18d \x01(\tR\x05world\x12\x1d\n" +
 	"\n" +
@@ -6415,7 +6504,7 @@ func file_ohm_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_ohm_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_ohm_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_ohm_v1_records_proto_goTypes = []any{
 	(DeviceHealth)(0),             // 0: ohm.v1.DeviceHealth
 	(Operator)(0),                 // 1: ohm.v1.Operator
@@ -6441,193 +6530,196 @@ var file_ohm_v1_records_proto_goTypes = []any{
 	(*TCPCheck)(nil),              // 21: ohm.v1.TCPCheck
 	(*ExecCheck)(nil),             // 22: ohm.v1.ExecCheck
 	(*Gang)(nil),                  // 23: ohm.v1.Gang
-	(*StopPolicy)(nil),            // 24: ohm.v1.StopPolicy
-	(*WhenSilent)(nil),            // 25: ohm.v1.WhenSilent
-	(*RetryPolicy)(nil),           // 26: ohm.v1.RetryPolicy
-	(*Amount)(nil),                // 27: ohm.v1.Amount
-	(*UpdatePolicy)(nil),          // 28: ohm.v1.UpdatePolicy
-	(*JobSpec)(nil),               // 29: ohm.v1.JobSpec
-	(*After)(nil),                 // 30: ohm.v1.After
-	(*Cron)(nil),                  // 31: ohm.v1.Cron
-	(*Disruption)(nil),            // 32: ohm.v1.Disruption
-	(*Job)(nil),                   // 33: ohm.v1.Job
-	(*Dependency)(nil),            // 34: ohm.v1.Dependency
-	(*Indexes)(nil),               // 35: ohm.v1.Indexes
-	(*Run)(nil),                   // 36: ohm.v1.Run
-	(*Schedule)(nil),              // 37: ohm.v1.Schedule
-	(*Attempt)(nil),               // 38: ohm.v1.Attempt
-	(*Scaled)(nil),                // 39: ohm.v1.Scaled
-	(*Rollout)(nil),               // 40: ohm.v1.Rollout
-	(*Outcome)(nil),               // 41: ohm.v1.Outcome
-	(*GroupCounts)(nil),           // 42: ohm.v1.GroupCounts
-	(*Slot)(nil),                  // 43: ohm.v1.Slot
-	(*Fence)(nil),                 // 44: ohm.v1.Fence
-	(*Victim)(nil),                // 45: ohm.v1.Victim
-	(*Placement)(nil),             // 46: ohm.v1.Placement
-	(*ScopeFence)(nil),            // 47: ohm.v1.ScopeFence
-	(*Status)(nil),                // 48: ohm.v1.Status
-	(*Ended)(nil),                 // 49: ohm.v1.Ended
-	(*Node)(nil),                  // 50: ohm.v1.Node
-	(*Intent)(nil),                // 51: ohm.v1.Intent
-	(*Alive)(nil),                 // 52: ohm.v1.Alive
-	(*Scheduler)(nil),             // 53: ohm.v1.Scheduler
-	(*SchedulerInstance)(nil),     // 54: ohm.v1.SchedulerInstance
-	(*Hold)(nil),                  // 55: ohm.v1.Hold
-	(*Party)(nil),                 // 56: ohm.v1.Party
-	(*Conflict)(nil),              // 57: ohm.v1.Conflict
-	(*ExecRecord)(nil),            // 58: ohm.v1.ExecRecord
-	(*Reason)(nil),                // 59: ohm.v1.Reason
-	(*GroupWaiting)(nil),          // 60: ohm.v1.GroupWaiting
-	(*Waiting)(nil),               // 61: ohm.v1.Waiting
-	(*Meta)(nil),                  // 62: ohm.v1.Meta
-	(*Average)(nil),               // 63: ohm.v1.Average
-	(*Amounts)(nil),               // 64: ohm.v1.Amounts
-	(*Quota)(nil),                 // 65: ohm.v1.Quota
-	(*Share)(nil),                 // 66: ohm.v1.Share
-	nil,                           // 67: ohm.v1.Container.EnvEntry
-	nil,                           // 68: ohm.v1.Group.EnvEntry
-	nil,                           // 69: ohm.v1.Selector.LabelsEntry
-	nil,                           // 70: ohm.v1.Spread.SharesEntry
-	nil,                           // 71: ohm.v1.JobSpec.LabelsEntry
-	nil,                           // 72: ohm.v1.Job.GroupVersionsEntry
-	nil,                           // 73: ohm.v1.Node.AttributesEntry
-	nil,                           // 74: ohm.v1.Intent.LabelsEntry
-	(*durationpb.Duration)(nil),   // 75: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 76: google.protobuf.Timestamp
+	(*WhenBroken)(nil),            // 24: ohm.v1.WhenBroken
+	(*StopPolicy)(nil),            // 25: ohm.v1.StopPolicy
+	(*WhenSilent)(nil),            // 26: ohm.v1.WhenSilent
+	(*RetryPolicy)(nil),           // 27: ohm.v1.RetryPolicy
+	(*Amount)(nil),                // 28: ohm.v1.Amount
+	(*UpdatePolicy)(nil),          // 29: ohm.v1.UpdatePolicy
+	(*JobSpec)(nil),               // 30: ohm.v1.JobSpec
+	(*After)(nil),                 // 31: ohm.v1.After
+	(*Cron)(nil),                  // 32: ohm.v1.Cron
+	(*Disruption)(nil),            // 33: ohm.v1.Disruption
+	(*Job)(nil),                   // 34: ohm.v1.Job
+	(*Dependency)(nil),            // 35: ohm.v1.Dependency
+	(*Indexes)(nil),               // 36: ohm.v1.Indexes
+	(*Run)(nil),                   // 37: ohm.v1.Run
+	(*Schedule)(nil),              // 38: ohm.v1.Schedule
+	(*Attempt)(nil),               // 39: ohm.v1.Attempt
+	(*Scaled)(nil),                // 40: ohm.v1.Scaled
+	(*Rollout)(nil),               // 41: ohm.v1.Rollout
+	(*Outcome)(nil),               // 42: ohm.v1.Outcome
+	(*GroupCounts)(nil),           // 43: ohm.v1.GroupCounts
+	(*Slot)(nil),                  // 44: ohm.v1.Slot
+	(*Fence)(nil),                 // 45: ohm.v1.Fence
+	(*Victim)(nil),                // 46: ohm.v1.Victim
+	(*Placement)(nil),             // 47: ohm.v1.Placement
+	(*ScopeFence)(nil),            // 48: ohm.v1.ScopeFence
+	(*Status)(nil),                // 49: ohm.v1.Status
+	(*Ended)(nil),                 // 50: ohm.v1.Ended
+	(*Node)(nil),                  // 51: ohm.v1.Node
+	(*Intent)(nil),                // 52: ohm.v1.Intent
+	(*Alive)(nil),                 // 53: ohm.v1.Alive
+	(*Scheduler)(nil),             // 54: ohm.v1.Scheduler
+	(*SchedulerInstance)(nil),     // 55: ohm.v1.SchedulerInstance
+	(*Hold)(nil),                  // 56: ohm.v1.Hold
+	(*Party)(nil),                 // 57: ohm.v1.Party
+	(*Conflict)(nil),              // 58: ohm.v1.Conflict
+	(*ExecRecord)(nil),            // 59: ohm.v1.ExecRecord
+	(*Reason)(nil),                // 60: ohm.v1.Reason
+	(*GroupWaiting)(nil),          // 61: ohm.v1.GroupWaiting
+	(*Waiting)(nil),               // 62: ohm.v1.Waiting
+	(*Meta)(nil),                  // 63: ohm.v1.Meta
+	(*Average)(nil),               // 64: ohm.v1.Average
+	(*Amounts)(nil),               // 65: ohm.v1.Amounts
+	(*Quota)(nil),                 // 66: ohm.v1.Quota
+	(*Share)(nil),                 // 67: ohm.v1.Share
+	nil,                           // 68: ohm.v1.Container.EnvEntry
+	nil,                           // 69: ohm.v1.Group.EnvEntry
+	nil,                           // 70: ohm.v1.Selector.LabelsEntry
+	nil,                           // 71: ohm.v1.Spread.SharesEntry
+	nil,                           // 72: ohm.v1.JobSpec.LabelsEntry
+	nil,                           // 73: ohm.v1.Job.GroupVersionsEntry
+	nil,                           // 74: ohm.v1.Node.AttributesEntry
+	nil,                           // 75: ohm.v1.Intent.LabelsEntry
+	(*durationpb.Duration)(nil),   // 76: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 77: google.protobuf.Timestamp
 }
 var file_ohm_v1_records_proto_depIdxs = []int32{
 	0,   // 0: ohm.v1.Device.health:type_name -> ohm.v1.DeviceHealth
 	1,   // 1: ohm.v1.Constraint.op:type_name -> ohm.v1.Operator
 	11,  // 2: ohm.v1.Box.mounts:type_name -> ohm.v1.Mount
-	67,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
+	68,  // 3: ohm.v1.Container.env:type_name -> ohm.v1.Container.EnvEntry
 	12,  // 4: ohm.v1.Container.box:type_name -> ohm.v1.Box
-	68,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
+	69,  // 5: ohm.v1.Group.env:type_name -> ohm.v1.Group.EnvEntry
 	4,   // 6: ohm.v1.Group.resources:type_name -> ohm.v1.Resources
 	7,   // 7: ohm.v1.Group.gpus:type_name -> ohm.v1.GPURequest
 	10,  // 8: ohm.v1.Group.constraints:type_name -> ohm.v1.Constraint
 	12,  // 9: ohm.v1.Group.box:type_name -> ohm.v1.Box
 	13,  // 10: ohm.v1.Group.containers:type_name -> ohm.v1.Container
-	75,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
+	76,  // 11: ohm.v1.Group.start_deadline:type_name -> google.protobuf.Duration
 	8,   // 12: ohm.v1.Group.ports:type_name -> ohm.v1.Port
 	18,  // 13: ohm.v1.Group.health:type_name -> ohm.v1.Health
 	16,  // 14: ohm.v1.Group.affinity:type_name -> ohm.v1.Affinity
 	16,  // 15: ohm.v1.Group.anti_affinity:type_name -> ohm.v1.Affinity
 	17,  // 16: ohm.v1.Group.spread:type_name -> ohm.v1.Spread
-	69,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
+	70,  // 17: ohm.v1.Selector.labels:type_name -> ohm.v1.Selector.LabelsEntry
 	15,  // 18: ohm.v1.Affinity.to:type_name -> ohm.v1.Selector
-	70,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
+	71,  // 19: ohm.v1.Spread.shares:type_name -> ohm.v1.Spread.SharesEntry
 	19,  // 20: ohm.v1.Health.ready:type_name -> ohm.v1.Check
 	19,  // 21: ohm.v1.Health.live:type_name -> ohm.v1.Check
 	20,  // 22: ohm.v1.Check.http:type_name -> ohm.v1.HTTPCheck
 	21,  // 23: ohm.v1.Check.tcp:type_name -> ohm.v1.TCPCheck
 	22,  // 24: ohm.v1.Check.exec:type_name -> ohm.v1.ExecCheck
-	75,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
-	75,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
-	75,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
-	75,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
-	75,  // 29: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
-	75,  // 30: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
-	75,  // 31: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
-	75,  // 32: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
-	27,  // 33: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
-	27,  // 34: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
-	75,  // 35: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
-	75,  // 36: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
-	71,  // 37: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
-	23,  // 38: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
-	75,  // 39: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
-	24,  // 40: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
-	14,  // 41: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
-	25,  // 42: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
-	26,  // 43: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
-	28,  // 44: ohm.v1.JobSpec.update:type_name -> ohm.v1.UpdatePolicy
-	30,  // 45: ohm.v1.JobSpec.after:type_name -> ohm.v1.After
-	31,  // 46: ohm.v1.JobSpec.schedule:type_name -> ohm.v1.Cron
-	75,  // 47: ohm.v1.JobSpec.deadline:type_name -> google.protobuf.Duration
-	32,  // 48: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
-	75,  // 49: ohm.v1.Cron.start_within:type_name -> google.protobuf.Duration
-	29,  // 50: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
-	41,  // 51: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
-	76,  // 52: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
-	76,  // 53: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
-	72,  // 54: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
-	39,  // 55: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
-	35,  // 56: ohm.v1.Job.succeeded:type_name -> ohm.v1.Indexes
-	34,  // 57: ohm.v1.Job.after:type_name -> ohm.v1.Dependency
-	76,  // 58: ohm.v1.Job.due:type_name -> google.protobuf.Timestamp
-	33,  // 59: ohm.v1.Run.job:type_name -> ohm.v1.Job
-	38,  // 60: ohm.v1.Run.attempts:type_name -> ohm.v1.Attempt
-	35,  // 61: ohm.v1.Run.succeeded:type_name -> ohm.v1.Indexes
-	29,  // 62: ohm.v1.Schedule.spec:type_name -> ohm.v1.JobSpec
-	76,  // 63: ohm.v1.Schedule.time:type_name -> google.protobuf.Timestamp
-	76,  // 64: ohm.v1.Schedule.through:type_name -> google.protobuf.Timestamp
-	76,  // 65: ohm.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	76,  // 66: ohm.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	76,  // 67: ohm.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	43,  // 68: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
-	76,  // 69: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	33,  // 70: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
-	42,  // 71: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
-	76,  // 72: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
-	43,  // 73: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
-	43,  // 74: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
-	4,   // 75: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
-	6,   // 76: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
-	8,   // 77: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
-	2,   // 78: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
-	45,  // 79: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
-	76,  // 80: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
-	44,  // 81: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
-	76,  // 82: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
-	47,  // 83: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
-	43,  // 84: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
-	3,   // 85: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
-	76,  // 86: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
-	76,  // 87: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
-	46,  // 88: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
-	48,  // 89: ohm.v1.Ended.status:type_name -> ohm.v1.Status
-	4,   // 90: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
-	5,   // 91: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
-	73,  // 92: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
-	44,  // 93: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
-	9,   // 94: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
-	74,  // 95: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
-	44,  // 96: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
-	76,  // 97: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
-	76,  // 98: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
-	76,  // 99: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
-	76,  // 100: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
-	4,   // 101: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
-	6,   // 102: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
-	76,  // 103: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
-	44,  // 104: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
-	43,  // 105: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
-	8,   // 106: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
-	76,  // 107: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
-	43,  // 108: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
-	43,  // 109: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
-	76,  // 110: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
-	43,  // 111: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
-	56,  // 112: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
-	56,  // 113: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
-	76,  // 114: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
-	76,  // 115: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
-	59,  // 116: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
-	76,  // 117: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
-	76,  // 118: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
-	60,  // 119: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
-	76,  // 120: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
-	63,  // 121: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
-	64,  // 122: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
-	76,  // 123: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
-	64,  // 124: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
-	64,  // 125: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
-	64,  // 126: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
-	127, // [127:127] is the sub-list for method output_type
-	127, // [127:127] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	76,  // 25: ohm.v1.Check.start_period:type_name -> google.protobuf.Duration
+	76,  // 26: ohm.v1.Check.interval:type_name -> google.protobuf.Duration
+	76,  // 27: ohm.v1.Check.timeout:type_name -> google.protobuf.Duration
+	76,  // 28: ohm.v1.Gang.timeout:type_name -> google.protobuf.Duration
+	24,  // 29: ohm.v1.Gang.when_broken:type_name -> ohm.v1.WhenBroken
+	76,  // 30: ohm.v1.WhenBroken.after:type_name -> google.protobuf.Duration
+	76,  // 31: ohm.v1.StopPolicy.grace:type_name -> google.protobuf.Duration
+	76,  // 32: ohm.v1.WhenSilent.after:type_name -> google.protobuf.Duration
+	76,  // 33: ohm.v1.RetryPolicy.first:type_name -> google.protobuf.Duration
+	76,  // 34: ohm.v1.RetryPolicy.most:type_name -> google.protobuf.Duration
+	28,  // 35: ohm.v1.UpdatePolicy.max_unavailable:type_name -> ohm.v1.Amount
+	28,  // 36: ohm.v1.UpdatePolicy.surge:type_name -> ohm.v1.Amount
+	76,  // 37: ohm.v1.UpdatePolicy.steady:type_name -> google.protobuf.Duration
+	76,  // 38: ohm.v1.UpdatePolicy.progress_deadline:type_name -> google.protobuf.Duration
+	72,  // 39: ohm.v1.JobSpec.labels:type_name -> ohm.v1.JobSpec.LabelsEntry
+	23,  // 40: ohm.v1.JobSpec.gang:type_name -> ohm.v1.Gang
+	76,  // 41: ohm.v1.JobSpec.max_runtime:type_name -> google.protobuf.Duration
+	25,  // 42: ohm.v1.JobSpec.stop:type_name -> ohm.v1.StopPolicy
+	14,  // 43: ohm.v1.JobSpec.groups:type_name -> ohm.v1.Group
+	26,  // 44: ohm.v1.JobSpec.when_silent:type_name -> ohm.v1.WhenSilent
+	27,  // 45: ohm.v1.JobSpec.retry:type_name -> ohm.v1.RetryPolicy
+	29,  // 46: ohm.v1.JobSpec.update:type_name -> ohm.v1.UpdatePolicy
+	31,  // 47: ohm.v1.JobSpec.after:type_name -> ohm.v1.After
+	32,  // 48: ohm.v1.JobSpec.schedule:type_name -> ohm.v1.Cron
+	76,  // 49: ohm.v1.JobSpec.deadline:type_name -> google.protobuf.Duration
+	33,  // 50: ohm.v1.JobSpec.disruption:type_name -> ohm.v1.Disruption
+	76,  // 51: ohm.v1.Cron.start_within:type_name -> google.protobuf.Duration
+	30,  // 52: ohm.v1.Job.spec:type_name -> ohm.v1.JobSpec
+	42,  // 53: ohm.v1.Job.done:type_name -> ohm.v1.Outcome
+	77,  // 54: ohm.v1.Job.submit_time:type_name -> google.protobuf.Timestamp
+	77,  // 55: ohm.v1.Job.stop_time:type_name -> google.protobuf.Timestamp
+	73,  // 56: ohm.v1.Job.group_versions:type_name -> ohm.v1.Job.GroupVersionsEntry
+	40,  // 57: ohm.v1.Job.scaled:type_name -> ohm.v1.Scaled
+	36,  // 58: ohm.v1.Job.succeeded:type_name -> ohm.v1.Indexes
+	35,  // 59: ohm.v1.Job.after:type_name -> ohm.v1.Dependency
+	77,  // 60: ohm.v1.Job.due:type_name -> google.protobuf.Timestamp
+	34,  // 61: ohm.v1.Run.job:type_name -> ohm.v1.Job
+	39,  // 62: ohm.v1.Run.attempts:type_name -> ohm.v1.Attempt
+	36,  // 63: ohm.v1.Run.succeeded:type_name -> ohm.v1.Indexes
+	30,  // 64: ohm.v1.Schedule.spec:type_name -> ohm.v1.JobSpec
+	77,  // 65: ohm.v1.Schedule.time:type_name -> google.protobuf.Timestamp
+	77,  // 66: ohm.v1.Schedule.through:type_name -> google.protobuf.Timestamp
+	77,  // 67: ohm.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	77,  // 68: ohm.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	77,  // 69: ohm.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	44,  // 70: ohm.v1.Rollout.retired:type_name -> ohm.v1.Slot
+	77,  // 71: ohm.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	34,  // 72: ohm.v1.Rollout.good:type_name -> ohm.v1.Job
+	43,  // 73: ohm.v1.Outcome.groups:type_name -> ohm.v1.GroupCounts
+	77,  // 74: ohm.v1.Outcome.time:type_name -> google.protobuf.Timestamp
+	44,  // 75: ohm.v1.Victim.slot:type_name -> ohm.v1.Slot
+	44,  // 76: ohm.v1.Placement.slot:type_name -> ohm.v1.Slot
+	4,   // 77: ohm.v1.Placement.resources:type_name -> ohm.v1.Resources
+	6,   // 78: ohm.v1.Placement.gpus:type_name -> ohm.v1.DeviceShare
+	8,   // 79: ohm.v1.Placement.ports:type_name -> ohm.v1.Port
+	2,   // 80: ohm.v1.Placement.mode:type_name -> ohm.v1.Mode
+	46,  // 81: ohm.v1.Placement.victims:type_name -> ohm.v1.Victim
+	77,  // 82: ohm.v1.Placement.time:type_name -> google.protobuf.Timestamp
+	45,  // 83: ohm.v1.Placement.fence:type_name -> ohm.v1.Fence
+	77,  // 84: ohm.v1.Placement.latest_end:type_name -> google.protobuf.Timestamp
+	48,  // 85: ohm.v1.Placement.scopes:type_name -> ohm.v1.ScopeFence
+	44,  // 86: ohm.v1.Status.slot:type_name -> ohm.v1.Slot
+	3,   // 87: ohm.v1.Status.state:type_name -> ohm.v1.TaskState
+	77,  // 88: ohm.v1.Status.started:type_name -> google.protobuf.Timestamp
+	77,  // 89: ohm.v1.Status.ended:type_name -> google.protobuf.Timestamp
+	47,  // 90: ohm.v1.Ended.placement:type_name -> ohm.v1.Placement
+	49,  // 91: ohm.v1.Ended.status:type_name -> ohm.v1.Status
+	4,   // 92: ohm.v1.Node.capacity:type_name -> ohm.v1.Resources
+	5,   // 93: ohm.v1.Node.gpus:type_name -> ohm.v1.Device
+	74,  // 94: ohm.v1.Node.attributes:type_name -> ohm.v1.Node.AttributesEntry
+	45,  // 95: ohm.v1.Node.fence:type_name -> ohm.v1.Fence
+	9,   // 96: ohm.v1.Node.dynamic_ports:type_name -> ohm.v1.PortRange
+	75,  // 97: ohm.v1.Intent.labels:type_name -> ohm.v1.Intent.LabelsEntry
+	45,  // 98: ohm.v1.Intent.fence:type_name -> ohm.v1.Fence
+	77,  // 99: ohm.v1.Intent.drain_deadline:type_name -> google.protobuf.Timestamp
+	77,  // 100: ohm.v1.Alive.since:type_name -> google.protobuf.Timestamp
+	77,  // 101: ohm.v1.Scheduler.created:type_name -> google.protobuf.Timestamp
+	77,  // 102: ohm.v1.SchedulerInstance.since:type_name -> google.protobuf.Timestamp
+	4,   // 103: ohm.v1.Hold.resources:type_name -> ohm.v1.Resources
+	6,   // 104: ohm.v1.Hold.gpus:type_name -> ohm.v1.DeviceShare
+	77,  // 105: ohm.v1.Hold.time:type_name -> google.protobuf.Timestamp
+	45,  // 106: ohm.v1.Hold.fence:type_name -> ohm.v1.Fence
+	44,  // 107: ohm.v1.Hold.slot:type_name -> ohm.v1.Slot
+	8,   // 108: ohm.v1.Hold.ports:type_name -> ohm.v1.Port
+	77,  // 109: ohm.v1.Hold.starts:type_name -> google.protobuf.Timestamp
+	44,  // 110: ohm.v1.Hold.awaits:type_name -> ohm.v1.Slot
+	44,  // 111: ohm.v1.Party.slot:type_name -> ohm.v1.Slot
+	77,  // 112: ohm.v1.Conflict.time:type_name -> google.protobuf.Timestamp
+	44,  // 113: ohm.v1.Conflict.slot:type_name -> ohm.v1.Slot
+	57,  // 114: ohm.v1.Conflict.winner:type_name -> ohm.v1.Party
+	57,  // 115: ohm.v1.Conflict.between:type_name -> ohm.v1.Party
+	77,  // 116: ohm.v1.ExecRecord.time:type_name -> google.protobuf.Timestamp
+	77,  // 117: ohm.v1.ExecRecord.ended:type_name -> google.protobuf.Timestamp
+	60,  // 118: ohm.v1.GroupWaiting.reasons:type_name -> ohm.v1.Reason
+	77,  // 119: ohm.v1.GroupWaiting.since:type_name -> google.protobuf.Timestamp
+	77,  // 120: ohm.v1.Waiting.time:type_name -> google.protobuf.Timestamp
+	61,  // 121: ohm.v1.Waiting.groups:type_name -> ohm.v1.GroupWaiting
+	77,  // 122: ohm.v1.Meta.time:type_name -> google.protobuf.Timestamp
+	64,  // 123: ohm.v1.Meta.averages:type_name -> ohm.v1.Average
+	65,  // 124: ohm.v1.Quota.limit:type_name -> ohm.v1.Amounts
+	77,  // 125: ohm.v1.Quota.time:type_name -> google.protobuf.Timestamp
+	65,  // 126: ohm.v1.Share.granted:type_name -> ohm.v1.Amounts
+	65,  // 127: ohm.v1.Share.wanted:type_name -> ohm.v1.Amounts
+	65,  // 128: ohm.v1.Share.next:type_name -> ohm.v1.Amounts
+	129, // [129:129] is the sub-list for method output_type
+	129, // [129:129] is the sub-list for method input_type
+	129, // [129:129] is the sub-list for extension type_name
+	129, // [129:129] is the sub-list for extension extendee
+	0,   // [0:129] is the sub-list for field type_name
 }
 
 func init() { file_ohm_v1_records_proto_init() }
@@ -6635,16 +6727,17 @@ func file_ohm_v1_records_proto_init() {
 	if File_ohm_v1_records_proto != nil {
 		return
 	}
-	file_ohm_v1_records_proto_msgTypes[25].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[54].OneofWrappers = []any{}
-	file_ohm_v1_records_proto_msgTypes[60].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[10].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[26].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[55].OneofWrappers = []any{}
+	file_ohm_v1_records_proto_msgTypes[61].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ohm_v1_records_proto_rawDesc), len(file_ohm_v1_records_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   71,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

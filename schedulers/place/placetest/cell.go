@@ -172,6 +172,8 @@ func (r *reader) group(name string, set settings) *ohmv1.Group {
 			milli, err := resource.ParseShare(v)
 			r.check(err)
 			g.Gpus.ShareMilli = milli
+		case "min":
+			g.Min = proto.Int32(r.number(v))
 		case "samemodel":
 			g.Gpus.SameModel = true
 		case "gpumemory":
