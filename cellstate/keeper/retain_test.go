@@ -17,7 +17,7 @@ func TestRetention(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.Node(celltest.Node{Name: "n1"})
 		h.alive("n1")
-		h.run(h.keeper("s1", Limits{DoneJobs: 2}))
+		h.run(h.keeper("s1", Limits{DoneJobs: 2, RunsFor: 30 * time.Hour}))
 		old := h.Job(celltest.Job{Name: "old"})
 		h.Put(cellstate.Record{Key: cellstate.WaitingKey(old), Value: &ohmv1.Waiting{Job: "old"}})
 		h.Release(h.Place("old", 0, "n1").Slot, task.Succeeded)
@@ -46,9 +46,9 @@ func TestRetention(t *testing.T) {
 		if kept("a") || !kept("b") || !kept("c") {
 			t.Fatal("of three done jobs, not the two newest were kept")
 		}
-		h.pass(7 * 24 * time.Hour)
+		h.pass(6 * time.Hour)
 		if row := h.Snapshot().Job(old); row != nil {
-			t.Fatalf("after a week there is left: %+v", row)
+			t.Fatalf("after 30 h there is left: %+v", row)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func TestCase121(t *testing.T) {
 		}
 		web := h.Job(celltest.Job{Name: "web", Kind: "service"})
 		for i := range 10_000 {
-			if h.Put(h.failure(h.Place("web", 0, "n1"))...); i%500 == 0 {
+			if h.Put(h.failure(h.Place("web", 0, "n1"))...); i%50 == 0 {
 				h.pass(2 * time.Minute)
 			}
 		}
