@@ -22,6 +22,7 @@
 //	L7  no commit adds a task against a required rule between tasks, within a node or wider
 //	L8  no eviction or drain gives up a task if that leaves more of its group down than its
 //	    job's disruption budget allows
+//	L9  no commit makes more tasks of a job live than its maxParallel
 package cellstate
 
 import (

@@ -57,7 +57,7 @@ func (v *validator) scopesOf(c *Claim) (scopes []string) {
 			scopes = append(scopes, r.id)
 		}
 	}
-	return append(append(scopes, v.budgetScopes(c)...), v.reclaimed(c)...)
+	return slices.Concat(scopes, v.budgetScopes(c), v.reclaimed(c), v.parallelScopes(c))
 }
 
 func (v *validator) tally(r *Concern, c *Claim) *Tally {

@@ -70,6 +70,7 @@ const (
 	ReasonCannot     Reason = "Cannot"     // (m) the node cannot do what the group's tasks need
 	ReasonBudget     Reason = "Budget"     // (m) as many tasks of a victim's job are down as it allows
 	ReasonRule       Reason = "Rule"       // (m) a required rule between tasks: affinity, antiAffinity, distinct, spread
+	ReasonParallel   Reason = "Parallel"   // (m) as many tasks of the job are live as it allows
 	ReasonGang       Reason = "Gang"       // (m) a gang of which nothing stands would start with less than its minimum
 	ReasonSlotTaken  Reason = "SlotTaken"  // (m) the slot has a live placement, or the attempt was used
 	ReasonJobGone    Reason = "JobGone"    // (m)

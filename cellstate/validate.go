@@ -70,6 +70,7 @@ type validator struct {
 	money    map[Account]*purse
 	beyond   map[string]Amounts // what namespaces hold beyond the snapshot, while they share by weights
 	ruled    ruled
+	parallel map[JobName]int    // accepted on top of what is live, of jobs that limit that
 	budgets  map[string]*Budget // looked at already, by scope, with what was accepted on top
 }
 
@@ -99,6 +100,9 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		if c == nil {
 			c = v.judgeQuota(txn, i)
 		}
+		if c == nil {
+			c = v.judgeParallel(txn, i)
+		}
 		var e *eviction
 		var k kept
 		if c == nil {
@@ -121,7 +125,8 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 		v.slots[txn.Claims[i].Slot] = true
 		v.pay(txn, &txn.Claims[i], 1)
 		v.keep(&txn.Claims[i], 1)
-		k.scopes = append(k.scopes, v.budgetScopes(&txn.Claims[i])...)
+		k.scopes = append(append(k.scopes, v.budgetScopes(&txn.Claims[i])...), v.parallelScopes(&txn.Claims[i])...)
+		v.crowd(&txn.Claims[i], 1)
 		v.hold(&txn.Claims[i], e, 1)
 		fit = append(fit, accepted{i, e, k})
 	}
@@ -138,6 +143,7 @@ func (v *validator) judge(txn *Txn, skip func(int) bool) (fit []accepted, confli
 			delete(v.slots, txn.Claims[a.claim].Slot)
 			v.pay(txn, &txn.Claims[a.claim], -1)
 			v.keep(&txn.Claims[a.claim], -1)
+			v.crowd(&txn.Claims[a.claim], -1)
 			if a.eviction != nil {
 				v.unspend(a.eviction.marked)
 			}

@@ -1,5 +1,5 @@
 // Package audit replays the history of a store, revision by revision, and finds where
-// a promise of the transaction (L1 to L8 of package cellstate) was broken. It trusts no
+// a promise of the transaction (L1 to L9 of package cellstate) was broken. It trusts no
 // scheduler and no counter: it looks only at what was stored.
 //
 // It does no I/O of its own. Whoever calls it reads the oldest state and the changes after it, from
@@ -26,6 +26,7 @@ const (
 	L6     = "L6"
 	L7     = "L7"
 	L8     = "L8"
+	L9     = "L9"
 	Fences = "fences"
 	Holds  = "holds"
 	Quotas = "quotas"

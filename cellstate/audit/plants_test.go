@@ -314,6 +314,11 @@ func plants() []struct {
 			p.End(web[0].Slot, task.Drained) // it has not come again yet
 			p.Write(cellstate.GiveUp(p.Snapshot(), b, web[1:]))
 		}},
+		{"more live than the job allows", audit.L9, "2 tasks of the job are live, of at most 1 at a time", func(p *plant) {
+			p.Place("a", 0, "n1")
+			p.Mark(celltest.Name("a"), func(j *ohmv1.Job) { j.Spec.MaxParallel = 1 })
+			p.write(p.record("a", 1, "n1", func(*ohmv1.Placement) {}))
+		}},
 		{"a node put without its fence", audit.Fences, "came without the fence of node n1", func(p *plant) {
 			p.write(cellstate.Record{Key: cellstate.NodeKey("n1"), Value: node().Proto()})
 		}},

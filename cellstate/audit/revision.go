@@ -78,6 +78,7 @@ func (r *revision) check() {
 		}
 	}
 	r.budgets()
+	r.parallel()
 	r.atomic()
 	r.capacity()
 	r.fences()

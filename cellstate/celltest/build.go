@@ -87,6 +87,7 @@ type Job struct {
 	Precedence  int
 	Retries     int
 	MaxRuntime  time.Duration // 0: no limit
+	MaxParallel int           // 0: any number
 	Gang        bool          // all tasks together
 	Min         int32         // or so many of them
 	Timeout     time.Duration // after which OnTimeout happens
@@ -115,6 +116,7 @@ func (j Job) Proto() *ohmv1.JobSpec {
 	spec := &ohmv1.JobSpec{
 		Name: j.Name, Namespace: j.Namespace, Kind: j.Kind, Scheduler: j.Scheduler,
 		Precedence: proto.Int32(int32(j.Precedence)), Retries: int32(j.Retries), Groups: j.Groups, Labels: j.Labels, Disruption: j.Disruption,
+		MaxParallel: int32(j.MaxParallel),
 	}
 	if spec.Namespace == "" {
 		spec.Namespace = "default"

@@ -40,7 +40,7 @@ type law struct {
 // Run proves the laws, each on a store of its own: open returns an empty one, whose end
 // it leaves to t.Cleanup. What each law has left in the history is audited, too.
 func Run(t *testing.T, open func(t *testing.T) cellstate.Store) {
-	laws := [][]law{capacityLaws(), slotLaws(), modeLaws(), gangLaws(), jobLaws(), evictionLaws(), budgetLaws(), releaseLaws(),
+	laws := [][]law{capacityLaws(), slotLaws(), modeLaws(), gangLaws(), jobLaws(), evictionLaws(), budgetLaws(), parallelLaws(), releaseLaws(),
 		fenceLaws(), hintLaws(), holdLaws(), reservationLaws(), replyLaws(), guardLaws(), historyLaws(), quotaLaws(), ruleLaws(), fieldCases()}
 	probe := open(t)
 	if _, ok := probe.(cellstate.Leaser); ok {

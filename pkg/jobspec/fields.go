@@ -50,6 +50,15 @@ func jobFields() []field[ohmv1.JobSpec] {
 				j.Retry = &ohmv1.RetryPolicy{}
 				readMap(r, at, v, retryFields(), j.Retry)
 			}},
+		{name: "maxParallel", form: "number", preset: "any number", meaning: "How many tasks of the job run at a time, at most, whoever places them: the others follow in the order of their index.", kinds: "batch", aka: []string{"parallelism", "maxConcurrent", "concurrency"},
+			read: func(r *reader, at place, v ast.Node, j *job) {
+				// In the message 0 stands for no limit; whoever writes 0 means something else.
+				if j.MaxParallel = r.whole(at, v); j.MaxParallel == 0 && !r.bad[at.path] {
+					r.fault(at, "maxParallel 0 is not at least 1; leave it out for no limit")
+				}
+			}},
+		{name: "allowedFailures", form: "number", preset: "0", meaning: "How many tasks may fail for good, and the job has succeeded all the same once all others have.", kinds: "batch", aka: []string{"maxFailures", "maxFailed", "failureThreshold"},
+			read: func(r *reader, at place, v ast.Node, j *job) { j.AllowedFailures = r.whole(at, v) }},
 		{name: "maxRuntime", form: "duration", preset: "no limit", meaning: "How long one attempt may run.", aka: []string{"timeout"},
 			read: func(r *reader, at place, v ast.Node, j *job) { j.MaxRuntime = r.duration(at, v) }},
 		{name: "deadline", form: "duration", preset: "none", meaning: "How long a run may take from its submission, waiting included. One that takes longer has failed, as TimedOut.", kinds: "batch, ml", aka: []string{"runDeadline", "activeDeadlineSeconds"},

@@ -85,6 +85,7 @@ func Validate(spec *ohmv1.JobSpec) []Problem {
 	}
 	checkSilent(&ps, spec, kindKnown)
 	checkDisruption(&ps, spec, kindKnown)
+	checkArray(&ps, spec, kindKnown)
 	checkAfter(&ps, spec, kindKnown)
 	checkSchedule(&ps, spec, kindKnown)
 	checkGroups(&ps, spec, kindKnown)

@@ -47,9 +47,11 @@ func newBuild(t testing.TB, kind string, count int32, change ...func(*ohmv1.Job)
 
 func jobName() cellstate.JobName { return cellstate.JobName{Namespace: "default", Name: "j"} }
 
-func retries(n int32) func(*ohmv1.Job) { return func(j *ohmv1.Job) { j.Spec.Retries = n } }
-func stopped(j *ohmv1.Job)             { j.Stopped = true }
-func version(v int64) func(*ohmv1.Job) { return func(j *ohmv1.Job) { j.Version = v } }
+func parallel(n int32) func(*ohmv1.Job) { return func(j *ohmv1.Job) { j.Spec.MaxParallel = n } }
+func allowed(n int32) func(*ohmv1.Job)  { return func(j *ohmv1.Job) { j.Spec.AllowedFailures = n } }
+func retries(n int32) func(*ohmv1.Job)  { return func(j *ohmv1.Job) { j.Spec.Retries = n } }
+func stopped(j *ohmv1.Job)              { j.Stopped = true }
+func version(v int64) func(*ohmv1.Job)  { return func(j *ohmv1.Job) { j.Version = v } }
 func gangTimeout(then string, d time.Duration) func(*ohmv1.Job) {
 	return func(j *ohmv1.Job) {
 		j.Spec.Gang = &ohmv1.Gang{OnTimeout: then, Timeout: durationpb.New(d)}

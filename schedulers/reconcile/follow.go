@@ -9,7 +9,7 @@ import (
 // tasks were placed, changed their status, or succeeded. That is nearly all that happens to
 // most jobs, and a job of many tasks need not be judged for it anew each time.
 func Follow(was, is *cellstate.Job, needs []Need) (_ []Need, ok bool) {
-	if was == nil || is.Record == nil || was.Record != is.Record || is.Record.GetSpec().GetKind() != kindBatch {
+	if was == nil || is.Record == nil || was.Record != is.Record || is.Record.GetSpec().GetKind() != kindBatch || is.MaxParallel() > 0 {
 		return nil, false
 	}
 	old := was.Tasks

@@ -64,6 +64,46 @@ func TestJob(t *testing.T) {
 			needs: "0#1 1#1 2#1", state: "Pending", counts: "3: waiting 3",
 		},
 		{
+			name:  "batch: at most two at a time",
+			cell:  func(t *testing.T) *build { return newBuild(t, "batch", 5, parallel(2)) },
+			needs: "0#1 1#1", state: "Pending", counts: "5: waiting 5",
+		},
+		{
+			name: "batch: one of two places is free",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "batch", 5, parallel(2)).ended(slot(0), exit(0, 1)).live(slot(1), 1, "n1", task.Running)
+			},
+			needs: "2#1", state: "Running", counts: "5: waiting 3 running 1 succeeded 1",
+		},
+		{
+			name: "batch: a task of an older version takes a place, too, and more may run than a new limit allows",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "batch", 5, parallel(2), version(2)).live(slotV(0, 1), 1, "n1", task.Running).live(slotV(2, 2), 1, "n1", task.Running).live(slotV(3, 2), 1, "n1", task.Running)
+			},
+			state: "Running", counts: "5: waiting 3 running 2 stopping 1",
+		},
+		{
+			name: "batch: as many failures as are allowed",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "batch", 3, allowed(1)).ended(slot(0), exit(0, 1)).ended(slot(1), exit(1, 1)).ended(slot(2), exit(0, 1))
+			},
+			state: "Succeeded", done: "Succeeded", counts: "3: succeeded 2 failed 1",
+		},
+		{
+			name: "batch: one more",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "batch", 3, allowed(1)).ended(slot(0), exit(0, 1)).ended(slot(1), exit(1, 1)).ended(slot(2), exit(1, 1))
+			},
+			state: "Failed", done: "Failed", counts: "3: succeeded 1 failed 2",
+		},
+		{
+			name: "batch: an allowed failure while others go on",
+			cell: func(t *testing.T) *build {
+				return newBuild(t, "batch", 2, allowed(1)).ended(slot(0), exit(1, 1)).live(slot(1), 1, "n1", task.Running)
+			},
+			state: "Running", counts: "2: running 1 failed 1",
+		},
+		{
 			name: "of a kind of a later release: held", cell: func(t *testing.T) *build { return newBuild(t, "quantum", 3) },
 			state: "Pending", counts: "3:",
 		},

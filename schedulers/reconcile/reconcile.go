@@ -246,7 +246,7 @@ func (d *judged) count(p phase) (n int) {
 // over is how the job ends, or has ended; empty while something may still start.
 func (d *judged) over() string {
 	switch {
-	case runsToEnd(d.spec) && d.count(succeeded) == len(d.slots) && !d.job.Waits(), d.enough():
+	case runsToEnd(d.spec) && !d.job.Waits() && d.succeeds(), d.enough():
 		return Succeeded
 	case d.job.Record.GetStopped():
 		return Stopped
@@ -256,6 +256,12 @@ func (d *judged) over() string {
 		return Failed
 	}
 	return ""
+}
+
+// succeeds says whether every slot has done its part, but for the failures that a batch job allows.
+func (d *judged) succeeds() bool {
+	missing := len(d.slots) - d.count(succeeded)
+	return missing == 0 || missing <= int(d.spec.GetAllowedFailures()) && missing == d.count(failed)
 }
 
 func (d *judged) decision() Decision {
@@ -314,6 +320,9 @@ func (d *judged) needs() (needs []Need, wake time.Time) {
 	}
 	if len(d.spec.GetGroups()) > 1 || d.spec.GetKind() == kindSystem { // else they are in order
 		slices.SortFunc(needs, func(a, b Need) int { return a.Slot.Compare(b.Slot) })
+	}
+	if most := d.job.MaxParallel(); most > 0 {
+		needs = needs[:min(len(needs), max(0, most-d.live))]
 	}
 	return needs, wake
 }

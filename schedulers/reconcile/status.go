@@ -126,10 +126,34 @@ func (l Limits) message(d *judged, decision Decision) string {
 			return text
 		}
 	}
+	if decision.State == Succeeded {
+		return allowedText(decision.Counts)
+	}
 	if d.over() == "" {
-		return cmp.Or(d.rollout(), d.onSilentNodes())
+		return cmp.Or(d.rollout(), d.crowded(), d.onSilentNodes())
 	}
 	return ""
+}
+
+// crowded says that slots wait for others of the job to end; empty: none does.
+func (d *judged) crowded() string {
+	most := d.job.MaxParallel()
+	if waiting := d.count(ready); most > 0 && d.live >= most && waiting > 0 {
+		return fmt.Sprintf("%s to follow: maxParallel is %d", tasksText(waiting), most)
+	}
+	return ""
+}
+
+// allowedText says that a job has succeeded in spite of failures.
+func allowedText(counts []*ohmv1.GroupCounts) string {
+	failed, all := 0, 0
+	for _, c := range counts {
+		failed, all = failed+int(c.GetFailed()), all+int(c.GetCount())
+	}
+	if failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s failed, which allowedFailures allows", failed, tasksText(all))
 }
 
 // rollout says how far the tasks have come to the job's version; empty once they have.

@@ -50,6 +50,12 @@ func TestStatusSaysWhy(t *testing.T) {
 		{"moved again and again is no crash loop", func(t *testing.T) *build {
 			return newBuild(t, "service", 1).ended(slot(0), because(task.Drained, -30), because(task.Preempted, -20), because(task.NodeLost, -10)).live(slot(0), 4, "n1", task.Running)
 		}, 1, ""},
+		{"others of the job are to end first", func(t *testing.T) *build {
+			return newBuild(t, "batch", 5, parallel(2)).live(slot(0), 1, "n1", task.Running).live(slot(1), 1, "n1", task.Running)
+		}, 99, "3 tasks to follow: maxParallel is 2"},
+		{"failures that are allowed", func(t *testing.T) *build {
+			return newBuild(t, "batch", 2, allowed(1)).ended(slot(0), exit(3, 0)).ended(slot(1), exit(0, 0))
+		}, 1, "1 of 2 tasks failed, which allowedFailures allows"},
 		{"the older version", func(t *testing.T) *build {
 			return newBuild(t, "batch", 1, version(2)).registered("a").live(slotV(0, 1), 1, "n1", task.Running)
 		}, 1, "main/0 waits until the task of the older version has ended"},

@@ -2128,28 +2128,30 @@ func (x *UpdatePolicy) GetOnFailure() string {
 
 // JobSpec is what a user submits; every default is filled in by the server.
 type JobSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                    // service | batch | ml | system
-	Scheduler     string                 `protobuf:"bytes,4,opt,name=scheduler,proto3" json:"scheduler,omitempty"`          // a registered scheduler's name
-	Precedence    *int32                 `protobuf:"varint,5,opt,name=precedence,proto3,oneof" json:"precedence,omitempty"` // 0 to 399; absent: by kind
-	Labels        map[string]string      `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Gang          *Gang                  `protobuf:"bytes,7,opt,name=gang,proto3" json:"gang,omitempty"`
-	Retries       int32                  `protobuf:"varint,8,opt,name=retries,proto3" json:"retries,omitempty"`                        // user errors that a slot may spend
-	MaxRuntime    *durationpb.Duration   `protobuf:"bytes,9,opt,name=max_runtime,json=maxRuntime,proto3" json:"max_runtime,omitempty"` // of one attempt; absent: no limit
-	Stop          *StopPolicy            `protobuf:"bytes,10,opt,name=stop,proto3" json:"stop,omitempty"`
-	Groups        []*Group               `protobuf:"bytes,11,rep,name=groups,proto3" json:"groups,omitempty"`
-	WhenSilent    *WhenSilent            `protobuf:"bytes,20,opt,name=when_silent,json=whenSilent,proto3" json:"when_silent,omitempty"`
-	Retry         *RetryPolicy           `protobuf:"bytes,75,opt,name=retry,proto3" json:"retry,omitempty"`
-	Update        *UpdatePolicy          `protobuf:"bytes,110,opt,name=update,proto3" json:"update,omitempty"`
-	StartOnce     bool                   `protobuf:"varint,76,opt,name=start_once,json=startOnce,proto3" json:"start_once,omitempty"` // each slot is started at most once, whatever becomes of it; retries is 0 then
-	After         *After                 `protobuf:"bytes,130,opt,name=after,proto3" json:"after,omitempty"`
-	Schedule      *Cron                  `protobuf:"bytes,132,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	Deadline      *durationpb.Duration   `protobuf:"bytes,131,opt,name=deadline,proto3" json:"deadline,omitempty"`     // of a run, from its submission; absent: none
-	Disruption    *Disruption            `protobuf:"bytes,105,opt,name=disruption,proto3" json:"disruption,omitempty"` // absent: others may take as many tasks at once as they need
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Namespace       string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Kind            string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                    // service | batch | ml | system
+	Scheduler       string                 `protobuf:"bytes,4,opt,name=scheduler,proto3" json:"scheduler,omitempty"`          // a registered scheduler's name
+	Precedence      *int32                 `protobuf:"varint,5,opt,name=precedence,proto3,oneof" json:"precedence,omitempty"` // 0 to 399; absent: by kind
+	Labels          map[string]string      `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Gang            *Gang                  `protobuf:"bytes,7,opt,name=gang,proto3" json:"gang,omitempty"`
+	Retries         int32                  `protobuf:"varint,8,opt,name=retries,proto3" json:"retries,omitempty"`                        // user errors that a slot may spend
+	MaxRuntime      *durationpb.Duration   `protobuf:"bytes,9,opt,name=max_runtime,json=maxRuntime,proto3" json:"max_runtime,omitempty"` // of one attempt; absent: no limit
+	Stop            *StopPolicy            `protobuf:"bytes,10,opt,name=stop,proto3" json:"stop,omitempty"`
+	Groups          []*Group               `protobuf:"bytes,11,rep,name=groups,proto3" json:"groups,omitempty"`
+	WhenSilent      *WhenSilent            `protobuf:"bytes,20,opt,name=when_silent,json=whenSilent,proto3" json:"when_silent,omitempty"`
+	Retry           *RetryPolicy           `protobuf:"bytes,75,opt,name=retry,proto3" json:"retry,omitempty"`
+	Update          *UpdatePolicy          `protobuf:"bytes,110,opt,name=update,proto3" json:"update,omitempty"`
+	MaxParallel     int32                  `protobuf:"varint,112,opt,name=max_parallel,json=maxParallel,proto3" json:"max_parallel,omitempty"`             // of a batch job: how many of its tasks are live at a time; 0: any number
+	AllowedFailures int32                  `protobuf:"varint,113,opt,name=allowed_failures,json=allowedFailures,proto3" json:"allowed_failures,omitempty"` // of a batch job: with no more failed tasks it has succeeded
+	StartOnce       bool                   `protobuf:"varint,76,opt,name=start_once,json=startOnce,proto3" json:"start_once,omitempty"`                    // each slot is started at most once, whatever becomes of it; retries is 0 then
+	After           *After                 `protobuf:"bytes,130,opt,name=after,proto3" json:"after,omitempty"`
+	Schedule        *Cron                  `protobuf:"bytes,132,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Deadline        *durationpb.Duration   `protobuf:"bytes,131,opt,name=deadline,proto3" json:"deadline,omitempty"`     // of a run, from its submission; absent: none
+	Disruption      *Disruption            `protobuf:"bytes,105,opt,name=disruption,proto3" json:"disruption,omitempty"` // absent: others may take as many tasks at once as they need
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -2278,6 +2280,20 @@ func (x *JobSpec) GetUpdate() *UpdatePolicy {
 		return x.Update
 	}
 	return nil
+}
+
+func (x *JobSpec) GetMaxParallel() int32 {
+	if x != nil {
+		return x.MaxParallel
+	}
+	return 0
+}
+
+func (x *JobSpec) GetAllowedFailures() int32 {
+	if x != nil {
+		return x.AllowedFailures
+	}
+	return 0
 }
 
 func (x *JobSpec) GetStartOnce() bool {
@@ -6069,7 +6085,7 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\x06steady\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06steady\x12F\n" +
 	"\x11progress_deadline\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x10progressDeadline\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\x06 \x01(\tR\tonFailure\"\xc2\x06\n" +
+	"on_failure\x18\x06 \x01(\tR\tonFailure\"\x90\a\n" +
 	"\aJobSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -6089,7 +6105,9 @@ const file_ohm_v1_records_proto_rawDesc = "" +
 	"\vwhen_silent\x18\x14 \x01(\v2\x12.ohm.v1.WhenSilentR\n" +
 	"whenSilent\x12)\n" +
 	"\x05retry\x18K \x01(\v2\x13.ohm.v1.RetryPolicyR\x05retry\x12,\n" +
-	"\x06update\x18n \x01(\v2\x14.ohm.v1.UpdatePolicyR\x06update\x12\x1d\n" +
+	"\x06update\x18n \x01(\v2\x14.ohm.v1.UpdatePolicyR\x06update\x12!\n" +
+	"\fmax_parallel\x18p \x01(\x05R\vmaxParallel\x12)\n" +
+	"\x10allowed_failures\x18q \x01(\x05R\x0fallowedFailures\x12\x1d\n" +
 	"\n" +
 	"start_once\x18L \x01(\bR\tstartOnce\x12$\n" +
 	"\x05after\x18\x82\x01 \x01(\v2\r.ohm.v1.AfterR\x05after\x12)\n" +

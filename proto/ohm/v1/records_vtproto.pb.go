@@ -1932,6 +1932,20 @@ func (m *JobSpec) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x92
 	}
+	if m.AllowedFailures != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AllowedFailures))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0x88
+	}
+	if m.MaxParallel != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MaxParallel))
+		i--
+		dAtA[i] = 0x7
+		i--
+		dAtA[i] = 0x80
+	}
 	if m.Update != nil {
 		size, err := m.Update.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -6350,6 +6364,12 @@ func (m *JobSpec) SizeVT() (n int) {
 	if m.Update != nil {
 		l = m.Update.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.MaxParallel != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.MaxParallel))
+	}
+	if m.AllowedFailures != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.AllowedFailures))
 	}
 	if m.After != nil {
 		l = m.After.SizeVT()
@@ -13482,6 +13502,44 @@ func (m *JobSpec) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 112:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MaxParallel", wireType)
+			}
+			m.MaxParallel = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MaxParallel |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 113:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AllowedFailures", wireType)
+			}
+			m.AllowedFailures = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.AllowedFailures |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		case 130:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field After", wireType)
@@ -29635,6 +29693,44 @@ func (m *JobSpec) UnmarshalVTUnsafe(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 112:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MaxParallel", wireType)
+			}
+			m.MaxParallel = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MaxParallel |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 113:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field AllowedFailures", wireType)
+			}
+			m.AllowedFailures = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.AllowedFailures |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		case 130:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field After", wireType)
