@@ -21,7 +21,7 @@ ROBUSTFLAGS ?=
 # make scale: of simulated nodes.
 NODES ?= 5000
 
-.PHONY: help build test verify generate format vet lint architecture generated bench bench-packing bench-packages robust scale chaos demo demo-service clean
+.PHONY: help build test verify generate format vet lint architecture generated bench bench-packing bench-packages robust scale chaos demo demo-service demo-pipeline clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ demo: build ## a cell on this machine, a job of each kind, a race, and a clean e
 
 demo-service: build ## a service whose second version is well, and whose third one goes back by itself
 	hack/demo/service.sh
+
+demo-pipeline: build ## an array with bad elements, a step and a gang that follow it, and a job by a schedule
+	hack/demo/pipeline.sh
 
 clean: ## remove what was built
 	rm -rf bin

@@ -225,7 +225,7 @@ func TestCase53(t *testing.T) {
 			files = append(files, c.job(s.file(2, notes)))
 		}
 	}
-	c.ohm(append([]string{"run"}, files...)...)
+	c.ohm(append([]string{"apply"}, files...)...)
 	// What is given up is replaced while the node is silent; the rest waits for it.
 	mid := func(s silence) int {
 		if s.rejoin == "before" {

@@ -64,10 +64,10 @@ func TestCase116WhereInTheQueueAndWhen(t *testing.T) {
 		follows := func(name, ended string) {
 			t.Helper()
 			p := s.Job(celltest.Name(ended)).Task(slotOf(ended, 0)).Placement
-			time.Sleep(p.GetTime().AsTime().Add(runs).Sub(time.Now())) // of the bubble
+			time.Sleep(time.Until(p.GetTime().AsTime().Add(runs))) // of the bubble
 			cell.Release(p.Slot, task.Succeeded)
 			s = cell.Until(name+" is placed", placed(name, 1))
-			if off := estimates[name].Sub(time.Now()); off.Abs() > runs {
+			if off := time.Until(estimates[name]); off.Abs() > runs {
 				t.Errorf("%s starts %v off its estimate", name, off)
 			}
 		}

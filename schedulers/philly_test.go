@@ -119,9 +119,6 @@ func TestPhilly(t *testing.T) {
 	if folder == "" {
 		t.Skip("TestPhilly needs real traces: set OHM_TRACES")
 	}
-	if raced {
-		t.Skip("the race detector looks for other faults, on the tests beside this one")
-	}
 	bubble(t, func(t *testing.T, cell *schedtest.Cell) {
 		p := readPhilly(t, folder)
 		cell.Up(p.nodes...)

@@ -114,15 +114,14 @@ func TestLaunchComparesTheRun(t *testing.T) {
 				}
 				return *w
 			}
-			first, second := write(), write()
+			launched := write()
 			h.Job(celltest.Job{Name: a.Name}) // by somebody else
-			if out, err := h.store.Commit(h.ctx, first); err != nil || out.Applied[0] != 0 {
+			if out, err := h.store.Commit(h.ctx, launched); err != nil || out.Applied[0] != 0 {
 				t.Errorf("%s: a launch beside a run that has begun: %v, %v", overlap, out, err)
 			}
 			h.Mark(a, func(j *ohmv1.Job) { j.Done = &ohmv1.Outcome{State: "Succeeded"} })
 			stale = h.Snapshot()
-			first, second = write(), write()
-			for i, w := range []cellstate.Write{first, second} {
+			for i, w := range []cellstate.Write{write(), write()} {
 				if out, err := h.store.Commit(h.ctx, w); err != nil || out.Applied[0] > 0 != (i == 0) {
 					t.Errorf("%s: launch %d of two: %v, %v", overlap, i+1, out, err)
 				}

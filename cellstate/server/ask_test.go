@@ -21,9 +21,9 @@ func TestAskAScheduler(t *testing.T) {
 	cell.Up(celltest.Node{Name: "n1", CPU: 4000})
 	batch := cell.Run("batch", "a", schedtest.FirstFit{})
 	cell.Submit(celltest.Job{Name: "other", CPU: 3000})
-	s := cell.Until("the other is placed", func(s *cellstate.Snapshot) bool { return schedtest.Placed(s, "other") == 1 })
+	cell.Until("the other is placed", func(s *cellstate.Snapshot) bool { return schedtest.Placed(s, "other") == 1 })
 	cell.Submit(celltest.Job{Name: "j", CPU: 2000})
-	s = cell.Until("it waits", func(s *cellstate.Snapshot) bool { return schedtest.Word(s, "j") != nil })
+	s := cell.Until("it waits", func(s *cellstate.Snapshot) bool { return schedtest.Word(s, "j") != nil })
 	w.seen()
 
 	node, err := w.insight.ExplainNode(w.ctx, &ohmv1.ExplainNodeRequest{Namespace: "default", Job: "j", Node: "n1"})

@@ -156,7 +156,7 @@ func again(at *cellstate.Snapshot, row *cellstate.Job, req *ohmv1.AgainRequest, 
 		return nil, refuse(errPrecondition, "job %s is a gang, of which all tasks run or none; leave out only-failed", row.Name)
 	case state == "":
 		return nil, refuse(errPrecondition, "run %d of job %s has not ended, so nobody knows yet which of its tasks fail", number, row.Name)
-	case state == reconcile.Succeeded:
+	case state == reconcile.Succeeded && !slices.ContainsFunc(was.GetDone().GetGroups(), func(g *ohmv1.GroupCounts) bool { return g.GetFailed() > 0 }):
 		return nil, refuse(errPrecondition, "in run %d of job %s no task failed", number, row.Name)
 	}
 	next.Succeeded = succeeded

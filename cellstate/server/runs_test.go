@@ -159,6 +159,14 @@ func TestAgain(t *testing.T) {
 	if got, err = w.jobs.Get(w.ctx, &ohmv1.GetJobRequest{Job: "a"}); err != nil || got.GetStatus().GetGroups()[0].GetWaiting() != 2 {
 		t.Errorf("run 3: %v, %v", got, err)
 	}
+	w.cell.Mark(celltest.Name("a"), func(j *ohmv1.Job) {
+		j.Spec.AllowedFailures = 1
+		j.Done = &ohmv1.Outcome{State: "Succeeded", Groups: []*ohmv1.GroupCounts{{Name: "main", Count: 5, Succeeded: 4, Failed: 1}}}
+	})
+	w.until("the end", settled("a"))
+	if resp, err = w.jobs.Again(w.ctx, &ohmv1.AgainRequest{Job: "a", OnlyFailed: true}); err != nil || resp.GetJobs()[0].GetRun() != 4 {
+		t.Errorf("of a run that has succeeded with a failure that it allows: %v, %v", resp, err)
+	}
 	_, err = w.jobs.Again(w.ctx, &ohmv1.AgainRequest{Job: "a", Run: 9})
 	wantCode(t, err, codes.NotFound)
 	_, err = w.jobs.Again(w.ctx, &ohmv1.AgainRequest{Job: "b"})

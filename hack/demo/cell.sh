@@ -54,7 +54,7 @@ start_cell() {
 }
 
 # pids are those of the tasks that run.
-pids() { ohm task list -o json | grep -o '"state":"Running"[^{}]*"pid":[0-9]*' | grep -o "[0-9]*$"; }
+pids() { ohm task list -o json | { grep -o '"state":"Running"[^{}]*"pid":[0-9]*' || true; } | grep -o "[0-9]*$" || true; }
 
 audit_cell() {
   title "Do the promises hold? Every revision of the store is read again"

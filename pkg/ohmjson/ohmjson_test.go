@@ -21,7 +21,7 @@ func TestMarshal(t *testing.T) {
 		in   proto.Message
 		want string
 	}{
-		"scalars are always there": {&ohmv1.GetJobRequest{}, `{"namespace":"","job":""}`},
+		"scalars are always there": {&ohmv1.GetJobRequest{}, `{"namespace":"","job":"","run":0}`},
 		"lowerCamel, 64-bit numbers as numbers": {
 			&ohmv1.TxnClaim{Namespace: "default", Task: "b/main/0", Attempt: 2, Revision: math.MaxInt64},
 			`{"namespace":"default","task":"b/main/0","attempt":2,"node":"","revision":9223372036854775807,"state":""}`},
@@ -29,7 +29,7 @@ func TestMarshal(t *testing.T) {
 		"absent optional, empty map": {&ohmv1.SetIntentRequest{Node: "n"}, `{"node":"n","labels":{},"removeLabels":[]}`},
 		"optional that is set":       {&ohmv1.SetIntentRequest{Drain: &yes}, `{"node":"","drain":true,"labels":{},"removeLabels":[]}`},
 		"maps in order":              {&ohmv1.SetIntentRequest{Labels: map[string]string{"b": "2", "a": "1", "c": "<&>\n\""}}, `{"node":"","labels":{"a":"1","b":"2","c":"<&>\n\""},"removeLabels":[]}`},
-		"time and absent messages":   {&ohmv1.Meta{Value: "v", Time: timestamppb.New(at)}, `{"value":"v","time":"2026-03-04T04:06:07.08Z"}`},
+		"time and absent messages":   {&ohmv1.Meta{Value: "v", Time: timestamppb.New(at)}, `{"value":"v","time":"2026-03-04T04:06:07.08Z","averages":[]}`},
 		"duration":                   {&ohmv1.Timing{Heartbeat: durationpb.New(1900 * time.Millisecond)}, `{"heartbeat":1.9}`},
 		"whole duration":             {&ohmv1.Timing{Heartbeat: durationpb.New(2 * time.Hour)}, `{"heartbeat":7200}`},
 		"negative duration":          {&ohmv1.Timing{Heartbeat: durationpb.New(-5 * time.Millisecond)}, `{"heartbeat":-0.005}`},
@@ -37,7 +37,7 @@ func TestMarshal(t *testing.T) {
 		"enum":                       {&ohmv1.Constraint{Op: ohmv1.Operator_OPERATOR_NOT_IN}, `{"key":"","op":"NotIn","values":[],"always":false}`},
 		"enum without a value":       {&ohmv1.Constraint{}, `{"key":"","op":"Unspecified","values":[],"always":false}`},
 		"enum of a later release":    {&ohmv1.Constraint{Op: 99}, `{"key":"","op":99,"values":[],"always":false}`},
-		"controls":                   {&ohmv1.Meta{Value: "\x1b[0m\x7f\u009b"}, `{"value":"\u001b[0m\u007f\u009b"}`},
+		"controls":                   {&ohmv1.Meta{Value: "\x1b[0m\x7f\u009b"}, `{"value":"\u001b[0m\u007f\u009b","averages":[]}`},
 		"bytes":                      {wrapperspb.Bytes([]byte{0xff, 0}), `{"value":"/wA="}`},
 		"one of":                     {&ohmv1.AgentMessage{Message: &ohmv1.AgentMessage_Heartbeat{Heartbeat: &ohmv1.Heartbeat{}}}, `{"heartbeat":{}}`},
 		"float":                      {wrapperspb.Double(0.004), `{"value":0.004}`},

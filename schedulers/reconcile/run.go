@@ -100,8 +100,11 @@ func over(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *ohmv1.Run {
 		record.Done = &ohmv1.Outcome{State: Stopped, Groups: d.counts(Stopped), Time: timestamppb.New(now)}
 	}
 	run := &ohmv1.Run{Job: record, Succeeded: d.succeeded()}
-	if run.Cause = record.GetDone().GetCause(); record.GetDone().GetState() == Failed {
+	switch run.Cause = record.GetDone().GetCause(); record.GetDone().GetState() {
+	case Failed:
 		run.Cause = d.whyFailed()
+	case Succeeded:
+		run.Cause = d.excused(record.GetDone().GetGroups())
 	}
 	run.Attempts, run.LeftOut = attemptsOf(j, runAttempts)
 	return run

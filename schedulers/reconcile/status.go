@@ -127,7 +127,7 @@ func (l Limits) message(d *judged, decision Decision) string {
 		}
 	}
 	if decision.State == Succeeded {
-		return allowedText(decision.Counts)
+		return d.excused(decision.Counts)
 	}
 	if d.over() == "" {
 		return cmp.Or(d.rollout(), d.crowded(), d.onSilentNodes())
@@ -144,13 +144,13 @@ func (d *judged) crowded() string {
 	return ""
 }
 
-// allowedText says that a job has succeeded in spite of failures.
-func allowedText(counts []*ohmv1.GroupCounts) string {
+// excused says that a job has succeeded in spite of failures, as it allows them.
+func (d *judged) excused(counts []*ohmv1.GroupCounts) string {
 	failed, all := 0, 0
 	for _, c := range counts {
 		failed, all = failed+int(c.GetFailed()), all+int(c.GetCount())
 	}
-	if failed == 0 {
+	if failed == 0 || d.spec.GetAllowedFailures() == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d of %s failed, which allowedFailures allows", failed, tasksText(all))
