@@ -41,8 +41,16 @@ func (b *bench) status(pid int, field string) string {
 // options of mount and file system.
 func (b *bench) mount(pid int, at string) (kind string, options []string) {
 	b.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	kind, options, err := mountOf(pid, at)
 	b.must(err)
+	return kind, options
+}
+
+func mountOf(pid int, at string) (kind string, options []string, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return "", nil, err
+	}
 	for line := range strings.Lines(string(data)) { // the last one hides the others
 		front, back, _ := strings.Cut(line, " - ")
 		f, k := strings.Fields(front), strings.Fields(back)
@@ -50,7 +58,7 @@ func (b *bench) mount(pid int, at string) (kind string, options []string) {
 			kind, options = k[0], append(strings.Split(f[5], ","), strings.Split(k[2], ",")...)
 		}
 	}
-	return kind, options
+	return kind, options, nil
 }
 
 // fails expects of a start that it fails with the text in its error, and of the task that
