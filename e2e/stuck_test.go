@@ -16,23 +16,8 @@ import (
 	"github.com/ohmcell/ohm/cellstate/mirror"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
-	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/schedtest"
 )
-
-// stubborn claims always the same node, whatever stands on it.
-type stubborn struct{ node cellstate.NodeName }
-
-func (p stubborn) Schedule(_ context.Context, in schedulers.Input) (out schedulers.Proposal, err error) {
-	for _, w := range in.Work {
-		txn := &cellstate.Txn{Mode: cellstate.Incremental}
-		for _, n := range w.Needs {
-			txn.Claims = append(txn.Claims, celltest.Claim(in.Snapshot, n.Slot, p.node))
-		}
-		out.Txns = append(out.Txns, txn)
-	}
-	return out, nil
-}
 
 // Field case 93 on etcd and processes: beside a scheduler that is stopped in the midst of its work
 // (SIGSTOP), one that proposes nothing but what cannot commit, and one that floods the store,
@@ -94,7 +79,7 @@ func TestCase93(t *testing.T) {
 	within(t, patience, "it finishes its work", func() bool { return schedtest.Placed(m.Snapshot(), "large") == 2000 })
 	alone = append(alone, p99(tasks))
 
-	mad := c.schedule("mad", stubborn{"full"})
+	mad := c.schedule("mad", schedtest.Stubborn{Node: "full"})
 	cell.Job(celltest.Job{Name: "never", Scheduler: "mad", Count: 50, CPU: 500})
 	within(t, patience, "each of its tasks has lost", func() bool { return mad.Stats().Refused["Resources"] >= 50 })
 	began, decided, refused := time.Now(), mad.Stats().Decisions, mad.Stats().Refused["Resources"]

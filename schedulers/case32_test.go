@@ -49,6 +49,6 @@ func TestCase32AGangsHoldsEndWithItsScheduler(t *testing.T) {
 		if left := holds(s); len(left) > 0 || len(s.Job(celltest.Name("gang")).Tasks) > 0 {
 			t.Errorf("left are the holds %v and tasks %v", left, s.Job(celltest.Name("gang")).Tasks)
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }

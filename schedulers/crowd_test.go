@@ -95,7 +95,7 @@ func TestCase11ManyMeetOnOneNode(t *testing.T) {
 						}
 					}
 				}
-				audited(t, cell)
+				schedtest.Audited(t, cell.Store, nil)
 			})
 		})
 	}
@@ -177,20 +177,6 @@ func put(t *testing.T, cell *schedtest.Cell, writes []cellstate.Write) {
 	}
 }
 
-// stubborn claims always the same node, whatever stands on it.
-type stubborn struct{ node cellstate.NodeName }
-
-func (p stubborn) Schedule(_ context.Context, in schedulers.Input) (out schedulers.Proposal, err error) {
-	for _, w := range in.Work {
-		txn := &cellstate.Txn{Mode: cellstate.Incremental}
-		for _, n := range w.Needs {
-			txn.Claims = append(txn.Claims, celltest.Claim(in.Snapshot, n.Slot, p.node))
-		}
-		out.Txns = append(out.Txns, txn)
-	}
-	return out, nil
-}
-
 // Field case 93, the second half: a scheduler whose policy proposes nothing but what
 // cannot commit is kept from doing so all the time, and others place as if it were not there.
 func TestCase93ATightLoopIsSlowedDown(t *testing.T) {
@@ -198,7 +184,7 @@ func TestCase93ATightLoopIsSlowedDown(t *testing.T) {
 		cell.Up(celltest.Node{Name: "n1", CPU: 1000}, celltest.Node{Name: "n2", CPU: 64_000})
 		cell.Job(celltest.Job{Name: "full", Scheduler: "nobody", CPU: 1000})
 		cell.Place("full", 0, "n1")
-		mad := cell.Run("mad", "a", stubborn{"n1"}, func(c *schedulers.Config) { c.Log = zap.NewNop() })
+		mad := cell.Run("mad", "a", schedtest.Stubborn{Node: "n1"}, func(c *schedulers.Config) { c.Log = zap.NewNop() })
 		cell.Run("service", "a", schedtest.FirstFit{})
 		cell.Submit(celltest.Job{Name: "never", Scheduler: "mad", Count: 50, CPU: 500})
 		cell.Until("it has begun", func(*cellstate.Snapshot) bool { return len(mad.Stats().Refused) > 0 })
@@ -216,6 +202,6 @@ func TestCase93ATightLoopIsSlowedDown(t *testing.T) {
 		if more := mad.Stats().Refused["Resources"] - before; more > 50*60 {
 			t.Errorf("its 50 tasks lost %d times in a minute: more than once a second each", more)
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }

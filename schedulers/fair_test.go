@@ -140,7 +140,7 @@ func TestCase24TwoEqualQueues(t *testing.T) {
 				if n := over(s); n != 2*jobs {
 					t.Errorf("%d of %d jobs are over", n, 2*jobs)
 				}
-				audited(t, cell)
+				schedtest.Audited(t, cell.Store, nil)
 				if got := evictions(s); got["a"] != c.evictions || got["b"] != 0 {
 					t.Errorf("evicted were %v, want %d of a", got, c.evictions)
 				}
@@ -172,7 +172,7 @@ func TestCase91TwoQueuesReclaimAtOnce(t *testing.T) {
 				cell.Submit(celltest.Job{Namespace: name, Name: "full", CPU: 2000, Scheduler: schedulers[i]})
 			}
 			all.pass(time.Minute, 0)
-			audited(t, cell)
+			schedtest.Audited(t, cell.Store, nil)
 			s := cell.Snapshot()
 			_, b := live(s, "b")
 			_, c := live(s, "c")
@@ -228,7 +228,7 @@ func TestReclaimTakesFromEachWhatItHasBorrowed(t *testing.T) {
 		all.tend(0)
 		cell.Submit(celltest.Job{Namespace: "b", Name: "j", CPU: 4000})
 		all.pass(time.Minute, 0)
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 		s := cell.Snapshot()
 		if _, b := live(s, "b"); b != 4000 || evictions(s)["a"] != 1 || evictions(s)["c"] != 1 {
 			t.Errorf("b holds %d of 4000, evicted were %v", b, evictions(s))

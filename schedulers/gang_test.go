@@ -44,7 +44,7 @@ func TestCase27TwoGangsAtOnce(t *testing.T) {
 			if a, b := schedtest.Placed(s, "a"), schedtest.Placed(s, "b"); a != 0 && b != 0 {
 				t.Errorf("%d of a and %d of b are placed", a, b)
 			}
-			audited(t, cell)
+			schedtest.Audited(t, cell.Store, nil)
 		})
 	}
 }
@@ -74,7 +74,7 @@ func TestCase29BrokenGangComesFirst(t *testing.T) {
 		if n := schedtest.Placed(s, "filler"); n != 0 {
 			t.Errorf("%d of the filler are placed", n)
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }
 
@@ -111,7 +111,7 @@ func TestCase31WholeJobsOnly(t *testing.T) {
 			}
 			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == runs })
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }
 
@@ -146,7 +146,7 @@ func TestCase34OnTimeout(t *testing.T) {
 				if policy != "fail" {
 					cell.Until("all are placed", placed("gang", 4))
 				}
-				audited(t, cell)
+				schedtest.Audited(t, cell.Store, nil)
 			})
 		})
 	}
@@ -180,7 +180,7 @@ func TestCase35ImpossibleRole(t *testing.T) {
 				t.Errorf("group %s: %s", g.GetGroup(), text)
 			}
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }
 
@@ -214,5 +214,5 @@ func growsLast(t *testing.T, cell *schedtest.Cell, weights bool) {
 	cell.Until("the other starts, and the first grows by one", func(s *cellstate.Snapshot) bool {
 		return schedtest.Placed(s, "whole") == 2 && schedtest.Placed(s, "elastic") == 3
 	})
-	audited(t, cell)
+	schedtest.Audited(t, cell.Store, nil)
 }

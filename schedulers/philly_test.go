@@ -158,7 +158,7 @@ func TestPhilly(t *testing.T) {
 			}
 			timer.Stop()
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 		report, err := json.Marshal(p.report(time.Since(began)))
 		if err != nil {
 			t.Fatal(err)

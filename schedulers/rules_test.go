@@ -52,7 +52,7 @@ func TestCase36SkewOfTheNewVersion(t *testing.T) {
 				t.Errorf("after update %d: %v", version, on)
 			}
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }
 
@@ -97,7 +97,7 @@ func TestCase39ScopeIsExplicit(t *testing.T) {
 				t.Errorf("%s is told %q", row.Name, got)
 			}
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestRulesHoldBetweenSchedulers(t *testing.T) {
 			}
 			return n == zones+12+3
 		})
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }
 
@@ -167,6 +167,6 @@ func TestRaceForAZone(t *testing.T) {
 		cell.Until("both are placed", func(s *cellstate.Snapshot) bool {
 			return schedtest.Placed(s, "service")+schedtest.Placed(s, "batch") == 2
 		})
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }

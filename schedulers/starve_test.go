@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ohmcell/ohm/cellstate"
-	"github.com/ohmcell/ohm/cellstate/audit"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/schedulers"
 	"github.com/ohmcell/ohm/schedulers/schedtest"
@@ -63,32 +62,8 @@ func TestNothingStarves(t *testing.T) {
 				began := time.Now()
 				s := cell.Within(600*time.Second, "the slow scheduler's jobs have finished", finished("one", "three", "gang"))
 				t.Logf("finished after %v; %d conflicts, %d holds", time.Since(began), len(conflicts(s, "slow")), slow.Stats().Holds)
-				audited(t, cell)
+				schedtest.Audited(t, cell.Store, nil)
 			})
 		})
-	}
-}
-
-// audited holds the whole history of the cell against what a transaction promises.
-func audited(t *testing.T, cell *schedtest.Cell) {
-	t.Helper()
-	oldest, present, err := cell.Store.History(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := audit.New(oldest)
-	for batch, err := range cell.Store.Changes(t.Context(), oldest.Revision()) {
-		if err == nil {
-			err = a.Observe(batch)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if batch.Revision >= present {
-			break
-		}
-	}
-	for _, v := range a.Report().GetViolations() {
-		t.Errorf("audit: %v", v)
 	}
 }

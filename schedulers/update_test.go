@@ -124,7 +124,7 @@ func TestCase17AnIndexIsLiveOnce(t *testing.T) {
 		if len(conflicts(s, "service")) == 0 {
 			t.Error("the two never met")
 		}
-		audited(t, cell)
+		schedtest.Audited(t, cell.Store, nil)
 	})
 }
 

@@ -71,7 +71,7 @@ func TestCase21TheNodeOfAnEvictionGoesSilent(t *testing.T) {
 				if victims := cell.Snapshot().Node(node).Count(); victims != 0 {
 					t.Errorf("%d tasks stand on the lost node", victims)
 				}
-				audited(t, cell, start)
+				schedtest.Audited(t, cell.Store, start)
 			})
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/cellstate"
-	"github.com/ohmcell/ohm/cellstate/audit"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/cellstate/keeper"
 	"github.com/ohmcell/ohm/cellstate/mirror"
@@ -33,7 +32,7 @@ func inQuota(t *testing.T, test func(cell *schedtest.Cell)) {
 		keep(t, cell.Store)
 		cell.Up(celltest.Node{Name: "n1", CPU: 100_000})
 		test(cell)
-		audited(t, cell, start)
+		schedtest.Audited(t, cell.Store, start)
 	})
 }
 
@@ -49,26 +48,6 @@ func keep(t *testing.T, store interface {
 	running.Go(func() { _ = m.Run(ctx) })
 	running.Go(func() { _ = k.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-}
-
-func audited(t *testing.T, cell *schedtest.Cell, start *cellstate.Snapshot) {
-	t.Helper()
-	present := cell.Snapshot().Revision()
-	a := audit.New(start)
-	for batch, err := range cell.Store.Changes(t.Context(), start.Revision()) {
-		if err == nil {
-			err = a.Observe(batch)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if batch.Revision >= present {
-			break
-		}
-	}
-	for _, v := range a.Report().GetViolations() {
-		t.Errorf("audit: %v", v)
-	}
 }
 
 func placed(job string, n int) func(*cellstate.Snapshot) bool {

@@ -167,7 +167,7 @@ func quotaUnderFaults(t *testing.T, chance *rand.Rand) {
 	if network.lost.Load() == 0 {
 		t.Error("no reply was lost")
 	}
-	audited(t, cell, start)
+	schedtest.Audited(t, cell.Store, start)
 }
 
 // endSome ends some of the live tasks.

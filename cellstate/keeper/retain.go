@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
 
@@ -188,7 +189,7 @@ func over(t *cellstate.Task, now time.Time) time.Duration {
 
 func counts(job *cellstate.Job, slot cellstate.Slot, e *cellstate.Ended) bool {
 	spec, status := job.Record.GetSpec(), e.GetStatus()
-	return (spec.GetKind() == "batch" || spec.GetKind() == "ml") && job.Current(slot) &&
+	return jobspec.RunsToEnd(spec) && job.Current(slot) &&
 		(reconcile.Classify(status) == reconcile.Success || reconcile.Spends(status, spec))
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
@@ -51,7 +52,7 @@ func (f *follower) run(spec *ohmv1.JobSpec, job string) (int64, error) {
 	switch {
 	case run == 0:
 		return 0, refuse(errInvalid, "job %s is to follow job %s, which is not known; submit that before, or together with it", spec.GetName(), job)
-	case kind != nil && !runsToEnd(kind):
+	case kind != nil && !jobspec.RunsToEnd(kind):
 		return 0, refuse(errInvalid, "job %s is to follow job %s, which is of kind %s and does not end by itself", spec.GetName(), job, kind.GetKind())
 	}
 	return run, nil

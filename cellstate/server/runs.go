@@ -11,12 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/reconcile"
 )
-
-// runsToEnd says whether a job of this spec is one that ends by itself.
-func runsToEnd(spec *ohmv1.JobSpec) bool { return spec.GetKind() == "batch" || spec.GetKind() == "ml" }
 
 // findRun is the job's row and the status of one of its runs; 0: of the one that its record is of.
 func findRun(s *cellstate.Snapshot, name cellstate.JobName, run int64, now time.Time) (*cellstate.Job, *ohmv1.JobStatus, error) {
@@ -60,7 +58,7 @@ func nextRun(w *cellstate.Write, at *cellstate.Snapshot, run *ohmv1.Job, now tim
 		addJob(w, at, name, next, nil, now)
 		return sub, true, nil
 	}
-	if was := row.Record.GetSpec(); row.Live() && !runsToEnd(was) {
+	if was := row.Record.GetSpec(); row.Live() && !jobspec.RunsToEnd(was) {
 		return nil, false, changeable(name, was, run.GetSpec())
 	}
 	if len(waiting) >= reconcile.MaxWaitingRuns {
@@ -144,7 +142,7 @@ func again(at *cellstate.Snapshot, row *cellstate.Job, req *ohmv1.AgainRequest, 
 	} else if number != reconcile.RunOf(row) {
 		return nil, refuse(cellstate.ErrNotFound, "run %d of job %s not found; `ohm job history %s` lists those that are known", number, row.Name, row.Name.Name)
 	}
-	if !runsToEnd(was.GetSpec()) {
+	if !jobspec.RunsToEnd(was.GetSpec()) {
 		return nil, refuse(errPrecondition, "job %s is of kind %s, which has no runs that end by themselves; submit its file", row.Name, was.GetSpec().GetKind())
 	}
 	next := &ohmv1.Job{Spec: proto.CloneOf(was.GetSpec()), RequestId: req.GetRequestId(), SubmitTime: timestamppb.New(now), Again: number}

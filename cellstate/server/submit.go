@@ -65,7 +65,7 @@ func (s *jobs) Submit(ctx context.Context, req *ohmv1.SubmitRequest) (*ohmv1.Sub
 				follows.add(resp.Jobs[i])
 				continue
 			}
-			if req.GetNewRun() && runsToEnd(spec) {
+			if req.GetNewRun() && jobspec.RunsToEnd(spec) {
 				again := &ohmv1.Job{Spec: spec, RequestId: req.GetRequestId(), SubmitTime: timestamppb.New(now), After: after}
 				submitted, begins, err := nextRun(&w, at, again, now)
 				if err != nil {

@@ -12,6 +12,9 @@ import (
 // Kinds are the kinds of job.
 func Kinds() []string { return []string{"service", "batch", "ml", "system"} }
 
+// RunsToEnd says whether a job of this spec ends by itself, when its tasks have.
+func RunsToEnd(spec *ohmv1.JobSpec) bool { return spec.GetKind() == "batch" || spec.GetKind() == "ml" }
+
 // Signals are those that a job may be stopped with.
 func Signals() []string {
 	return []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGWINCH"}

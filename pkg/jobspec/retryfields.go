@@ -61,7 +61,7 @@ const leastBackoff = 100 * time.Millisecond
 // checkRetry judges what a job says of further attempts. What could never have an effect is
 // refused.
 func checkRetry(ps *problems, spec *ohmv1.JobSpec) {
-	runsToEnd := spec.Kind == "batch" || spec.Kind == "ml"
+	runsToEnd := RunsToEnd(spec)
 	if spec.StartOnce {
 		checkOnce(ps, spec, runsToEnd)
 		return

@@ -9,12 +9,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ohmcell/ohm/cellstate"
-	"github.com/ohmcell/ohm/cellstate/audit"
 	"github.com/ohmcell/ohm/cellstate/celltest"
 	"github.com/ohmcell/ohm/cellstate/memstore"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 	"github.com/ohmcell/ohm/schedulers/rebalance"
+	"github.com/ohmcell/ohm/schedulers/schedtest"
 )
 
 // world is a cell in memory.
@@ -58,29 +58,6 @@ func (w *world) replay(plan rebalance.Plan) {
 	}
 }
 
-func (w *world) audited(t *testing.T) {
-	t.Helper()
-	oldest, present, err := w.store.History(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := audit.New(oldest)
-	for batch, err := range w.store.Changes(t.Context(), oldest.Revision()) {
-		if err == nil {
-			err = a.Observe(batch)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if batch.Revision >= present {
-			break
-		}
-	}
-	for _, v := range a.Report().GetViolations() {
-		t.Errorf("audit: %v", v)
-	}
-}
-
 func perNode(s *cellstate.Snapshot) map[string]int {
 	of := map[string]int{}
 	for n := range s.Nodes() {
@@ -119,7 +96,7 @@ func TestCase40ThePlanSpreadsAgain(t *testing.T) {
 	if got, want := perNode(w.Snapshot()), map[string]int{"n0": 3, "n1": 3, "n2": 3, "n3": 3}; !maps.Equal(got, want) {
 		t.Errorf("afterwards the nodes have %v", got)
 	}
-	w.audited(t)
+	schedtest.Audited(t, w.store, nil)
 }
 
 // What a plan to spread leaves alone.
@@ -194,7 +171,7 @@ func TestDefragEmptiesNodes(t *testing.T) {
 	if plan, err = rebalance.Defrag(t.Context(), w.Snapshot(), 100); err != nil || len(plan.Moves) > 0 {
 		t.Errorf("and then %v, %v", plan.Moves, err)
 	}
-	w.audited(t)
+	schedtest.Audited(t, w.store, nil)
 }
 
 // A task without GPUs that takes nearly all CPU of a node with GPUs is moved to where it strands none.
@@ -216,7 +193,7 @@ func TestDefragFreesStrandedGPUs(t *testing.T) {
 		t.Fatalf("%d moves: from %+v to %+v, %v", len(plan.Moves), plan.Before, plan.After, err)
 	}
 	w.replay(plan)
-	w.audited(t)
+	schedtest.Audited(t, w.store, nil)
 }
 
 // Whatever the cell, a plan makes nothing worse, moves no task twice, each of its moves is

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -38,7 +39,7 @@ func (d *judged) counts(over string) []*ohmv1.GroupCounts {
 	for _, s := range d.slots {
 		c := group(s.Group)
 		c.Count++
-		if over == "" && !runsToEnd(d.spec) && d.limits.crashes(s, d.now) {
+		if over == "" && !jobspec.RunsToEnd(d.spec) && d.limits.crashes(s, d.now) {
 			c.Crashing++
 		}
 		switch s.phase {

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -74,7 +75,7 @@ func (d *judged) failedEnds() (ends []*ohmv1.TaskEnd) {
 
 // failedForGood says whether a slot that runs to its end has failed, and no other attempt follows.
 func (d *judged) failedForGood(t *cellstate.Task) bool {
-	if !runsToEnd(d.spec) || !d.job.Current(t.Slot) || t.Placement != nil || newest(t.Ended) == nil {
+	if !jobspec.RunsToEnd(d.spec) || !d.job.Current(t.Slot) || t.Placement != nil || newest(t.Ended) == nil {
 		return false
 	}
 	p, _ := (Limits{}).untilSuccess(t.Ended, d.spec, d.now)

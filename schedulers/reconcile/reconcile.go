@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
 
@@ -137,12 +138,7 @@ type judged struct {
 }
 
 func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *judged {
-	d := &judged{limits: l, snapshot: s, job: j, spec: j.Record.GetSpec(), now: now}
-	for _, t := range j.Tasks {
-		if t.Placement != nil {
-			d.live++
-		}
-	}
+	d := &judged{limits: l, snapshot: s, job: j, spec: j.Record.GetSpec(), now: now, live: j.Placements()}
 	if j.Record == nil || j.Record.GetDone() != nil || !known(d.spec) {
 		return d
 	}
@@ -169,7 +165,7 @@ func (l Limits) judge(s *cellstate.Snapshot, j *cellstate.Job, now time.Time) *j
 				at.phase = live
 			case !wanted(i):
 				at.phase = succeeded
-			case runsToEnd(d.spec):
+			case jobspec.RunsToEnd(d.spec):
 				at.phase, at.until = l.untilSuccess(ended(at.task), d.spec, now)
 			default:
 				at.phase, at.until = l.forEver(ended(at.task), now)
@@ -200,10 +196,6 @@ func known(spec *ohmv1.JobSpec) bool {
 		return true
 	}
 	return false
-}
-
-func runsToEnd(spec *ohmv1.JobSpec) bool {
-	return spec.GetKind() == kindBatch || spec.GetKind() == kindML
 }
 
 func ended(t *cellstate.Task) []*cellstate.Ended {
@@ -246,7 +238,7 @@ func (d *judged) count(p phase) (n int) {
 // over is how the job ends, or has ended; empty while something may still start.
 func (d *judged) over() string {
 	switch {
-	case runsToEnd(d.spec) && !d.job.Waits() && d.succeeds(), d.enough():
+	case jobspec.RunsToEnd(d.spec) && !d.job.Waits() && d.succeeds(), d.enough():
 		return Succeeded
 	case d.job.Record.GetStopped():
 		return Stopped

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -101,7 +102,7 @@ func (l Limits) message(d *judged, decision Decision) string {
 		return l.whyWaiting(d)
 	}
 	for _, s := range d.slots {
-		if !runsToEnd(d.spec) && l.crashes(s, d.now) {
+		if !jobspec.RunsToEnd(d.spec) && l.crashes(s, d.now) {
 			text := fmt.Sprintf("%s/%d is in a crash loop: it ended %d times in a row soon after its start, at last so: %s", s.Group, s.Index,
 				l.inRow(s.task.Ended), task.CauseText(newest(s.task.Ended).GetStatus()))
 			if s.phase == backoff {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ohmcell/ohm/cellstate"
 	"github.com/ohmcell/ohm/pkg/constraint"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -56,7 +57,7 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 		return task.Drained
 	case n == nil || !n.Intent.GetDrain():
 		return ""
-	case runsToEnd(spec) && n.Intent.GetDrainDeadline() != nil, spec.GetDisruption() != nil:
+	case jobspec.RunsToEnd(spec) && n.Intent.GetDrainDeadline() != nil, spec.GetDisruption() != nil:
 		return ""
 	}
 	if spec.GetKind() == kindSystem {
@@ -74,7 +75,7 @@ func StopCause(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) stri
 func InTurn(j *cellstate.Job, p *cellstate.Placement, n *cellstate.Node) bool {
 	spec := j.Record.GetSpec()
 	return n.Intent.GetDrain() && spec.GetDisruption() != nil && StopCause(j, p, n) == "" &&
-		!(runsToEnd(spec) && n.Intent.GetDrainDeadline() != nil)
+		!(jobspec.RunsToEnd(spec) && n.Intent.GetDrainDeadline() != nil)
 }
 
 // holdsAlways says whether a node satisfies those of a group's constraints that must hold

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ohmcell/ohm/cellstate"
+	"github.com/ohmcell/ohm/pkg/jobspec"
 	"github.com/ohmcell/ohm/pkg/task"
 	ohmv1 "github.com/ohmcell/ohm/proto/ohm/v1"
 )
@@ -56,7 +57,7 @@ func (l Limits) Tasks(s *cellstate.Snapshot, j *cellstate.Job, now time.Time, at
 		case !attempts && last != nil && j.Current(t.Slot):
 			out = append(out, endedView(last))
 		}
-		if j.Current(t.Slot) && runsToEnd(d.spec) {
+		if j.Current(t.Slot) && jobspec.RunsToEnd(d.spec) {
 			n := min(spent(t.Ended, d.spec), int(d.spec.GetRetries()))
 			for _, v := range out[from:] {
 				v.RetriesSpent, v.Retries = int32(n), d.spec.GetRetries()

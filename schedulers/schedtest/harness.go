@@ -163,17 +163,11 @@ func (c *Cell) Within(limit time.Duration, what string, ok func(*cellstate.Snaps
 }
 
 // Placed counts the live placements of a job in the default namespace.
-func Placed(s *cellstate.Snapshot, job string) (n int) {
-	row := s.Job(celltest.Name(job))
-	if row == nil {
-		return 0
+func Placed(s *cellstate.Snapshot, job string) int {
+	if row := s.Job(celltest.Name(job)); row != nil {
+		return row.Placements()
 	}
-	for _, t := range row.Tasks {
-		if t.Placement != nil {
-			n++
-		}
-	}
-	return n
+	return 0
 }
 
 // Finished says whether every task of a one-group job in the default namespace has ended.
