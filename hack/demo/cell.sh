@@ -41,9 +41,10 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# start_cell starts the cell, with more flags of ohm dev if there are some.
 start_cell() {
   title "A whole cell on this machine: ohm dev"
-  bin/ohm dev --data-dir "$dir/cell" --address 127.0.0.1:0 --node demo >"$dir/out" 2>"$dir/log" &
+  bin/ohm dev --data-dir "$dir/cell" --address 127.0.0.1:0 --node demo "$@" >"$dir/out" 2>"$dir/log" &
   dev=$!
   is_ready() { ! alive "$dev" || grep -q '^ready ' "$dir/out"; }
   within 60 "the cell is ready" is_ready
